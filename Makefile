@@ -1,0 +1,38 @@
+# `make demo` and `make test` work on a fresh clone with Python ≥ 3.11 and pip; the second call is quick.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+export OMP_WAIT_POLICY ?= PASSIVE
+
+.PHONY: demo test check format bench clean
+
+demo: $(VENV)/.dev
+	$(BIN)/python examples/digits.py
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m bench
+
+$(VENV)/.dev: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(PIP) --editable '.[bench]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info src/*.egg-info

@@ -1,0 +1,156 @@
+"""Record sets as the vault holds them: features, labels, and whose they are.
+
+A record set is private: nothing outside `tacit.privacy` reads one; a learner gets a `Block`, which has nothing to read.
+Records of one unit lie side by side, so that unit u is the range `starts[u] … starts[u + 1]`.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.data.sources import Source, open_source
+
+Label = str | int
+Names = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """Private."""
+
+    fetch: Callable[[Tensor], Tensor]
+    rows: Tensor
+    """Row numbers of the source, in the order of units."""
+    y: NDArray[Any]
+    """Labels as given, in the order of `rows`."""
+    starts: NDArray[np.int64]
+    names: Names
+    """A keyed 64-bit name for each unit."""
+    fingerprint: str
+    """Keyed hash of all records, whatever their order."""
+    has_ids: bool
+    """Units were named by the source, so that their bounds are enforced; otherwise they are declared."""
+
+    @property
+    def units(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def single(self) -> bool:
+        """Every unit has exactly one record."""
+        return bool((np.diff(self.starts) == 1).all())
+
+    def features(self, index: Tensor) -> Tensor:
+        return self.fetch(self.rows[index])
+
+    def expand(self, units: Tensor) -> tuple[Tensor, Tensor]:
+        """The records of some units, and to which of these units (0, 1, …) each belongs."""
+        count = torch.from_numpy(np.diff(self.starts))[units]
+        group = torch.repeat_interleave(torch.arange(len(units)), count)
+        first = torch.from_numpy(self.starts[:-1])[units] - (count.cumsum(0) - count)
+        return first[group] + torch.arange(len(group)), group
+
+    def only_units(self, keep: NDArray[np.bool_]) -> "Records":
+        """Some of the units, whole."""
+        counts = np.diff(self.starts)
+        return self._cut(np.repeat(keep, counts), counts[keep], self.names[keep])
+
+    def only_records(self, keep: NDArray[np.bool_]) -> "Records":
+        """Some of the records; a unit that loses all of them stays, empty and unseen."""
+        owner = np.repeat(np.arange(self.units), np.diff(self.starts))
+        return self._cut(keep, np.bincount(owner[keep], minlength=self.units), self.names)
+
+    def _cut(self, keep: NDArray[np.bool_], counts: NDArray[np.int64], names: Names) -> "Records":
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return replace(self, rows=self.rows[torch.from_numpy(keep)], y=self.y[keep], starts=starts, names=names)
+
+
+def read(source: Any, key: bytes, records_per_unit: int, shape: tuple[int, ...] | None = None) -> Records:
+    """Records of a source, grouped by unit. A unit with more than `records_per_unit` keeps that many, chosen by keyed
+    hashes of the records themselves; nothing is reported."""
+    opened = open_source(source, shape)
+    content = _hash_records(opened, key)
+    named = content if opened.ids is None else _hash_ids(opened.ids, key)
+    order = np.lexsort((content, named))
+    names, first, counts = np.unique(named[order], return_index=True, return_counts=True)
+    place = np.arange(len(order)) - np.repeat(first, counts)
+    order = order[place < records_per_unit]
+    return Records(
+        fetch=opened.fetch,
+        rows=torch.from_numpy(order.astype(np.int64)),
+        y=opened.labels[order],
+        starts=np.concatenate([[0], np.cumsum(np.minimum(counts, records_per_unit))]).astype(np.int64),
+        names=names,
+        fingerprint=hashlib.blake2b(np.sort(content).tobytes(), key=key, digest_size=16).hexdigest(),
+        has_ids=opened.ids is not None,
+    )
+
+
+def positions(y: NDArray[Any], labels: Sequence[Label]) -> NDArray[np.int64]:
+    """Place of each label in the public label set; −1 for a label outside it."""
+    table = {label: place for place, label in enumerate(labels)}
+    return np.fromiter((table.get(label, -1) for label in y.tolist()), dtype=np.int64, count=len(y))
+
+
+def to_tensors(records: Records) -> dict[str, Tensor]:
+    """For the store: everything but the function that fetches."""
+    labels = np.asarray([repr(label) for label in records.y.tolist()], dtype=bytes)
+    return {
+        "x": records.features(torch.arange(len(records.rows))),
+        "y": torch.from_numpy(np.frombuffer(labels.tobytes(), dtype=np.uint8).copy()).view(len(labels), -1)
+        if len(labels)
+        else torch.zeros(0, 1, dtype=torch.uint8),
+        "starts": torch.from_numpy(records.starts),
+        "names": torch.from_numpy(records.names.view(np.int64)),
+        "fingerprint": torch.frombuffer(bytearray(bytes.fromhex(records.fingerprint)), dtype=torch.uint8),
+        "has_ids": torch.tensor([records.has_ids]),
+    }
+
+
+def from_tensors(tensors: dict[str, Tensor]) -> Records:
+    import ast
+
+    x = tensors["x"]
+    labels = [ast.literal_eval(bytes(row.tolist()).rstrip(b"\0").decode()) for row in tensors["y"]]
+    return Records(
+        fetch=lambda rows: x[rows],
+        rows=torch.arange(len(x)),
+        y=np.asarray(labels) if labels else np.zeros(0, dtype=np.int64),
+        starts=tensors["starts"].numpy(),
+        names=tensors["names"].numpy().view(np.uint64),
+        fingerprint=bytes(tensors["fingerprint"].tolist()).hex(),
+        has_ids=bool(tensors["has_ids"]),
+    )
+
+
+def _hash_records(source: Source, key: bytes) -> Names:
+    """A keyed 64-bit hash of each record; equal records are told apart by counting them."""
+    n = len(source.labels)
+    out = np.empty(n, dtype=np.uint64)
+    labels = source.labels.tolist()
+    seen: dict[bytes, int] = {}
+    for first in range(0, n, 1024):
+        rows = torch.arange(first, min(first + 1024, n))
+        block = source.fetch(rows).detach().cpu().contiguous().view(len(rows), -1).view(torch.uint8).numpy()
+        for row, features in enumerate(block, start=first):
+            digest = _hash(features.tobytes() + repr(labels[row]).encode(), key)
+            seen[digest] = again = seen.get(digest, 0) + 1
+            out[row] = int.from_bytes(_hash(digest + again.to_bytes(8, "big"), key)[:8], "big")
+    return out
+
+
+def _hash_ids(ids: NDArray[Any], key: bytes) -> Names:
+    values, inverse = np.unique(ids, return_inverse=True)
+    hashed = [int.from_bytes(_hash(b"unit " + repr(value).encode(), key)[:8], "big") for value in values.tolist()]
+    return np.asarray(hashed, dtype=np.uint64)[inverse]
+
+
+def _hash(body: bytes, key: bytes) -> bytes:
+    return hashlib.blake2b(body, key=key, digest_size=16).digest()

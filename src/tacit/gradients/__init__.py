@@ -1,0 +1,7 @@
+"""Clipped per-example gradients, fast: one backward pass, no per-example weight gradients held (book-keeping)."""
+
+from tacit.gradients.clip import Automatic, ClipRule, Flat, PerLayer
+from tacit.gradients.clipper import Clipper, clipped_sum
+from tacit.gradients.validate import check_independent
+
+__all__ = ["Automatic", "ClipRule", "Clipper", "Flat", "PerLayer", "check_independent", "clipped_sum"]

@@ -1,0 +1,219 @@
+"""The sum of clipped per-example gradients, in one backward pass.
+
+Guarantee: a unit (an example, or a group of examples) moves the result by at most `Clipper.sensitivity` in the L2
+norm; a unit whose gradient is not finite moves it by nothing, in silence. The condition: the model treats each
+example by itself, which `check_independent` tests and `Clipper` cannot see.
+
+How: (1) forward, writing down the inputs of the trained layers; (2) one backward pass to the *outputs* of those
+layers, so that no weight gradient is made; (3) per-example norms from these two; (4) one weighted product per layer.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from tacit.errors import PlanError
+from tacit.gradients.clip import ClipRule, as_rule
+from tacit.gradients.generic import generic, not_first
+from tacit.gradients.layers import rule_for
+from tacit.gradients.layout import Layout
+from tacit.gradients.rows import Dense, Rows, Units
+from tacit.gradients.tape import Loss, Site, Use, differentiate, record
+from tacit.gradients.validate import mixers, refuse_mixing
+from tacit.gradients.verify import agrees
+
+
+class Clipper:
+    """Clipped sums of one model and one loss, prepared once and used many times.
+
+    The set of trained parameters is that of the moment of construction. `loss(output, y)` gives one value per example.
+    The first batch is checked against plain autograd: a layer whose hook does not fire raises UnsupportedModel.
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss, clip: float | ClipRule) -> None:
+        self.model, self.loss = model, loss
+        self.layout = Layout.of(model)
+        self.rule = as_rule(clip).bind(self.layout.names)
+        self._sites = find_sites(model, self.layout)
+        self._rules = {site.name: rule_for(site.module) for site in self._sites}
+        self._mixers = mixers(model)
+        self._roles: dict[str, list[bool]] = {}
+        self._verified = False
+        refuse_mixing(self._mixers)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The trained parameters, in the order of the flat buffer."""
+        return self.layout.names
+
+    @property
+    def sensitivity(self) -> float:
+        """The most that one unit can move the sum, in the L2 norm."""
+        return self.rule.sensitivity
+
+    def buffer(self) -> Tensor:
+        """A flat buffer for `out`, on the model's device."""
+        return self.layout.buffer(self._device())
+
+    def views(self, out: Tensor) -> dict[str, Tensor]:
+        """The parts of a flat buffer by parameter name."""
+        return dict(zip(self.layout.names, self.layout.views(out), strict=True))
+
+    def sum(
+        self,
+        x: Tensor,
+        y: Tensor,
+        groups: Tensor | None = None,
+        out: Tensor | None = None,
+        *,
+        num_groups: int | None = None,
+        add: bool = False,
+    ) -> dict[str, Tensor]:
+        """The clipped sum by parameter name, as views of `out` (overwritten, or added to with `add=True`).
+
+        Examples with the same number in `groups` are one unit: their gradients are added before the clip.
+        """
+        if out is None:
+            out, add = self.buffer(), False
+        self.layout.check(out)
+        views = self.views(out)
+        if x.shape[0] == 0:
+            if not add:
+                out.zero_()
+            return views
+        refuse_mixing(self._mixers)
+        units = _units(groups, num_groups, x)
+        if not self._verified:
+            self._verified = agrees(self.model, self.loss, x, y, self._sites, self.rows)
+        losses, uses = record(self._sites, self.model, self.loss, x, y)
+        differentiate(losses, uses)
+        with torch.no_grad():
+            rows = self.rows(uses, x.shape[0])
+            with exact(x.device):
+                self._release(rows, views, units, add)
+        return views
+
+    def rows(self, uses: list[Use], examples: int) -> dict[str, Rows]:
+        """Per-example gradients of each parameter that took part, in factored form where it is used once."""
+        parts: dict[str, list[Rows]] = {}
+        for use in uses:
+            if any(g is not None for g in use.gradients):
+                for local, rows in self._use_rows(use, examples).items():
+                    parts.setdefault(use.site.owned[local], []).append(rows)
+        # Used twice or tied: the cross terms count, so the gradients are added before the norm is taken.
+        return {name: some[0] if len(some) == 1 else added(some, examples) for name, some in parts.items()}
+
+    def _use_rows(self, use: Use, examples: int) -> dict[str, Rows]:
+        use.check_inputs()
+        rule = self._rules[use.site.name]
+        if rule is None:
+            return generic(use, examples, self._roles)
+        a = (use.args[0] if use.args else use.kwargs["input"]).detach()
+        b = use.gradients[0]
+        assert b is not None
+        if a.dim() < 1 or a.shape[0] != examples or b.shape[0] != examples:
+            raise not_first(use)
+        with exact(a.device):
+            return rule(use.site.module, a, b, use.site.owned)
+
+    def _release(self, rows: Mapping[str, Rows], views: Mapping[str, Tensor], units: Units | None, add: bool) -> None:
+        """Norms, weights, weighted sums."""
+        absent = [views[name] for name in self.layout.names if name not in rows]
+        if not add:
+            for view in absent:
+                view.zero_()
+        if not rows:
+            return
+        weights = self._weights(rows, units)
+        # Masking costs a copy of every factor, so first ask whether there is anything to mask.
+        distinct = list({id(w): w for w in weights.values()}.values())
+        lowest = distinct[0] if len(distinct) == 1 else torch.stack(distinct).amin(0)
+        fine = None if float(lowest.min()) > 0.0 else lowest > 0.0
+        for name, found in rows.items():
+            weight = weights[name] if units is None else weights[name][units.index]
+            if fine is not None:
+                found = found.keep(fine if units is None else fine[units.index])
+            found.weighted_sum(weight, views[name], add)
+
+    def _weights(self, rows: Mapping[str, Rows], units: Units | None) -> dict[str, Tensor]:
+        """The weight of every unit by parameter; a parameter without rows has norm zero."""
+        names = self.layout.names
+        squared = {name: found.squared_norms(units) for name, found in rows.items()}
+        some = next(iter(squared.values()))
+        if len(squared) < len(names):
+            zero = torch.zeros_like(some)
+            squared = {name: squared.get(name, zero) for name in names}
+        weights = self.rule.weights([squared[name] for name in names], slack(some))
+        return dict(zip(names, weights, strict=True))
+
+    def _device(self) -> torch.device:
+        return next(p.device for p in self.model.parameters() if p.requires_grad)
+
+
+def added(parts: list[Rows], examples: int) -> Rows:
+    """One parameter's rows from several uses, held as they are."""
+    total = parts[0].dense().reshape(examples, -1).clone()
+    for rows in parts[1:]:
+        total += rows.dense().reshape(examples, -1)
+    return Dense(total)
+
+
+def exact(device: torch.device) -> AbstractContextManager[object]:
+    """Autocast off: norms and sums are made in float32 at least."""
+    on = torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if on else nullcontext()
+
+
+def slack(norms: Tensor) -> float:
+    """How much weights are rounded down, so that no rounding of norm or product lets a row exceed the clip."""
+    if norms.is_cuda and (torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32):
+        return 2.0**-9  # products have 10 bits then
+    return 64 * torch.finfo(norms.dtype).eps
+
+
+def clipped_sum(
+    model: nn.Module,
+    loss: Loss,
+    x: Tensor,
+    y: Tensor,
+    *,
+    clip: float | ClipRule,
+    groups: Tensor | None = None,
+    num_groups: int | None = None,
+) -> dict[str, Tensor]:
+    """From parameter name to the sum over examples (or groups) of the clipped gradient. See `Clipper`."""
+    return Clipper(model, loss, clip).sum(x, y, groups, num_groups=num_groups)
+
+
+def find_sites(model: nn.Module, layout: Layout) -> list[Site]:
+    """Every module with trained parameters; some own those of their children, whose forward is not called."""
+    by_id = {id(p): name for name, p in model.named_parameters()}
+    trained = set(layout.names)
+    sites: list[Site] = []
+    inside: set[int] = set()
+    for name, module in model.named_modules():
+        if id(module) in inside:
+            continue
+        whole = isinstance(module, nn.MultiheadAttention) or parametrize.is_parametrized(module)
+        if whole:
+            inside.update(id(m) for m in module.modules())
+        own = module.named_parameters(recurse=whole, remove_duplicate=False)
+        owned = {local: by_id[id(p)] for local, p in own if by_id[id(p)] in trained}
+        if owned:
+            sites.append(Site(name=name or "(root)", module=module, owned=owned))
+    return sites
+
+
+def _units(groups: Tensor | None, num_groups: int | None, x: Tensor) -> Units | None:
+    if groups is None:
+        return None
+    if groups.shape != x.shape[:1] or groups.is_floating_point():
+        raise PlanError(f"groups must be one integer for each example, got {groups.dtype}; number the groups from 0")
+    low, high = (int(v) for v in groups.aminmax())
+    count = high + 1 if num_groups is None else num_groups
+    if low < 0 or high >= count:
+        raise PlanError("groups must be in 0..num_groups-1; number the groups from 0")
+    return Units(index=groups.long(), count=count)

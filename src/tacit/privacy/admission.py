@@ -1,0 +1,133 @@
+"""What comes into the vault: records, under the declarations of the person who admits them.
+
+Guarantee: admission, splits and label sets act on each unit by itself (keyed hashes of its own id and records), so one
+unit more or less changes one unit inside. Bounds are enforced in silence; no count, id or message depends on the data.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tacit.data import records as data
+from tacit.data.records import Label, Records
+from tacit.errors import VaultError
+from tacit.privacy.budget import Unit
+from tacit.privacy.declared import Block, Declared
+from tacit.privacy.ledger import Ledger, StreamTerms
+from tacit.privacy.sampling import coins
+from tacit.privacy.store import Store
+
+
+class Admission:
+    """The way in. `Vault` adds the ways out."""
+
+    def __init__(self, ledger: Ledger, store: Store | None) -> None:
+        self.ledger = ledger
+        self._store = store
+        self._records: dict[int, Records] = {}
+
+    def admit(self, source: Any, declared: Declared) -> Block:
+        """Take records in, and find or make their block in the ledger.
+
+        `source`: arrays (x, y) or (x, y, ids), a torch Dataset of (x, y[, id]), or an iterable of such. Ids name the
+        units; a unit that exceeds a declared bound is skipped in silence, and no id is stored in the clear.
+        """
+        keys = self.ledger.keys
+        if keys.test and not declared.public:
+            self.ledger.policy.require("allow_test_keys", what=f"test keys on the private stream {declared.stream!r}")
+        found = data.read(source, keys.identity_key, declared.records_per_unit, declared.shape)
+        if declared.budget.unit is Unit.PERSON and not found.has_ids:
+            raise VaultError("the budget protects persons, so the source must say whose each record is: (x, y, ids)")
+        stream = self.ledger.stream(
+            StreamTerms(
+                name=declared.stream,
+                budget=declared.budget,
+                tasks_per_unit=declared.tasks_per_unit,
+                records_per_unit=declared.records_per_unit,
+                fixed_schedule=declared.fixed_schedule,
+                public=declared.public,
+            )
+        )
+        row = self.ledger.block(
+            stream,
+            declared.task,
+            mode="open" if declared.open else "committed",
+            like=declared.like,
+            size=declared.size,
+            labels=declared.labels or (),
+            fingerprint=found.fingerprint,
+            overlap="enforced" if found.has_ids else "declared",
+        )
+        if found.has_ids:
+            found = found.only_units(self.ledger.enroll(stream, declared.task, found.names, declared.tasks_per_unit))
+        if declared.labels is not None:
+            found = found.only_records(data.positions(found.y, declared.labels) >= 0)
+        block = Block(
+            id=row.id,
+            stream_id=stream,
+            stream=declared.stream,
+            task=declared.task,
+            part=row.part,
+            size=declared.size,
+            labels=None if declared.labels is None else tuple(declared.labels),
+            budget=declared.budget,
+            tasks_per_unit=declared.tasks_per_unit,
+            public=declared.public,
+        )
+        return self._hold(block, found)
+
+    def split(self, block: Block, parts: Mapping[str, float]) -> tuple[Block, ...]:
+        """Cut a block by one keyed coin per unit (never by exact sizes); the block itself is then read no more."""
+        shares = list(parts.values())
+        if len(parts) < 2 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:
+            raise VaultError(f"a split needs two or more shares > 0 that add up to 1, got {dict(parts)}")
+        records = self._of(block)
+        rows = self.ledger.split(block.id, {name: max(1, round(share * block.size)) for name, share in parts.items()})
+        keys = self.ledger.keys
+        where = coins(records.names, keys.subkey(keys.identity_key, "split", str(block.id), *parts), shares)
+        made = tuple(
+            self._hold(replace(block, id=row.id, part=row.part, size=row.size), records.only_units(where == place))
+            for place, row in enumerate(rows)
+        )
+        del self._records[block.id]
+        return made
+
+    def with_labels(self, block: Block, labels: Sequence[Label]) -> Block:
+        """The block under a public or privately learned label set; records outside it are skipped in silence."""
+        records = self._of(block)
+        kept = records.only_records(data.positions(records.y, labels) >= 0)
+        return self._hold(replace(block, labels=tuple(labels)), kept)
+
+    def keep(self, block: Block) -> None:
+        """Write a block's records to the store, so that a later process can `reopen` it (episodic memory)."""
+        self._folder().save(str(block.id), data.to_tensors(self._of(block)))
+
+    def reopen(self, block: Block) -> Block:
+        """Take a kept block back into memory."""
+        return self._hold(block, data.from_tensors(self._folder().load(str(block.id))))
+
+    def retire(self, block: Block) -> None:
+        """Forget a block's records, in memory and in the store. What it was charged stays charged."""
+        self.ledger.retire(block.id)
+        self._records.pop(block.id, None)
+        if self._store is not None:
+            self._store.delete(str(block.id))
+
+    def _of(self, block: Block) -> Records:
+        try:
+            return self._records[block.id]
+        except KeyError:
+            raise VaultError(
+                f"the vault does not hold the records of {block}; admit them, or reopen a kept block"
+            ) from None
+
+    def _hold(self, block: Block, records: Records) -> Block:
+        self._records[block.id] = records
+        return block
+
+    def _folder(self) -> Store:
+        if self._store is None:
+            raise VaultError(
+                "this vault has no store; open it with Vault(ledger, store=folder) to keep records on disk"
+            )
+        return self._store

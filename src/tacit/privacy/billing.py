@@ -1,0 +1,143 @@
+"""How an exit is paid for: a reservation, a durable charge, a release; or a place under an umbrella charge.
+
+Guarantee: `Bill.charge` returns only when the charge is durable. With a store, work that was billed and not finished is
+found again by its pin and billed once; a copy of the folder, another configuration or a second process finds nothing.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from dp_accounting import dp_event
+
+from tacit.errors import BudgetExceeded, VaultError
+from tacit.privacy import events
+from tacit.privacy.declared import Block
+from tacit.privacy.ledger import Ledger, Ticket
+from tacit.privacy.store import Journal, Store
+
+Charges = Sequence[tuple[Block, dp_event.DpEvent]]
+
+
+@dataclass(kw_only=True)
+class Bill:
+    """One grant's place in the ledger, and the journal of its steps."""
+
+    ticket: Ticket
+    journal: Journal
+    ledger: Ledger | None
+    """None: an umbrella pays."""
+    charged: bool
+
+    def charge(self) -> None:
+        """Durable before it returns; does nothing the second time."""
+        if not self.charged:
+            if self.ledger is not None:
+                self.ledger.charge(self.ticket)
+            self.charged = True
+
+    def release(self, output_hash: str | None = None) -> None:
+        if self.ledger is not None:
+            self.ledger.release(self.ticket, output_hash)
+        self.journal.close(forget=True)
+
+    def void(self) -> None:
+        """Before noise was drawn: nothing is owed."""
+        if self.ledger is not None:
+            self.ledger.void(self.ticket)
+        self.journal.close(forget=True)
+
+
+@dataclass(kw_only=True)
+class _Trial:
+    ticket: Ticket
+    number: int
+    left: dict[int, list[str]]
+    taken: int = field(default=0)
+
+
+class Biller:
+    """Bills the reads of one vault to its ledger, under one holder's name."""
+
+    def __init__(self, ledger: Ledger, store: Store | None) -> None:
+        self._ledger, self._store = ledger, store
+        self._holder = secrets.token_hex(16) if store is None else store.holder
+        self._trial: _Trial | None = None
+
+    def reserve(self, kind: str, reads: Charges, plan: Mapping[str, Any], pin: str) -> Bill:
+        """Hold the budget of a grant, or find the grant again if this very work was begun and not finished."""
+        return self._find_or_make(kind, reads, plan, pin, self._ledger.reserve, charged=False)
+
+    def bill(
+        self,
+        kind: str,
+        reads: Charges,
+        plan: Mapping[str, Any],
+        pin: str,
+        *,
+        series: str | None = None,
+        horizon: int = 1,
+    ) -> Bill:
+        """Reserve and charge in one transaction: for exits that release once."""
+        book = partial(self._ledger.bill, series=series, horizon=horizon)
+        bill = self._find_or_make(kind, reads, plan, pin, book, charged=True, in_series=series is not None)
+        bill.charge()
+        return bill
+
+    @contextmanager
+    def trial(self, ticket: Ticket, number: int, allowance: Mapping[int, Sequence[dp_event.DpEvent]]) -> Iterator[None]:
+        """Within it, reads are paid for by the umbrella, as far as the allowance of one trial goes."""
+        if self._trial is not None:
+            raise VaultError("a tuning trial cannot start another tuning; put all its choices in one search space")
+        left = {block: [events.to_json(event) for event in allowed] for block, allowed in allowance.items()}
+        self._trial = _Trial(ticket=ticket, number=number, left=left)
+        try:
+            yield
+        finally:
+            self._trial = None
+
+    def _find_or_make(
+        self,
+        kind: str,
+        reads: Charges,
+        plan: Mapping[str, Any],
+        pin: str,
+        book: Callable[..., Ticket],
+        *,
+        charged: bool,
+        in_series: bool = False,
+    ) -> Bill:
+        if self._trial is not None:
+            return self._under_umbrella(self._trial, reads, in_series)
+        journal = Journal(None) if self._store is None else self._store.journal(pin)  # locked: one live holder a pin
+        try:
+            ticket = None if self._store is None else self._ledger.resume(pin=pin, holder=self._holder)
+            if ticket is not None:
+                return Bill(ticket=ticket, journal=journal, ledger=self._ledger, charged=ticket.charged)
+            journal.clear()
+            charges = [(block.id, event) for block, event in reads]
+            ticket = book(charges, pin=pin, holder=self._holder, kind=kind, plan=dict(plan))
+        except BaseException:
+            journal.close()
+            raise
+        return Bill(ticket=ticket, journal=journal, ledger=self._ledger, charged=charged)
+
+    def _under_umbrella(self, trial: _Trial, reads: Charges, in_series: bool) -> Bill:
+        if in_series:
+            raise VaultError("a tuning trial cannot take part in a series over tasks; use a plan with horizon 1")
+        left = {block: list(allowed) for block, allowed in trial.left.items()}
+        for block, event in reads:
+            try:
+                left[block.id].remove(events.to_json(event))
+            except (KeyError, ValueError):
+                raise BudgetExceeded(
+                    f"this trial asked to read {block} in a way its tuning plan does not hold, or once more than it "
+                    "does; name every read of a trial in TuningPlan.reads"
+                ) from None
+        trial.left, trial.taken = left, trial.taken + 1
+        name = f"{trial.ticket.grant}/trial {trial.number}/{trial.taken}"
+        ticket = Ticket(grant=name, token=0, generation=trial.ticket.generation)
+        return Bill(ticket=ticket, journal=Journal(None), ledger=None, charged=True)

@@ -1,0 +1,221 @@
+"""The certificate: whose data, against which observer, at what ε, on what assumptions, with what evidence.
+
+Guarantee: `claims.certified` is recomputed from the events in the ledger and is null, with the reason, where nothing
+finite is certified. A paper's claim stands beside it, under the paper's own neighbouring relation, and is never merged
+with it. The file carries its events, so that anyone can price them again, and the head of the ledger's hash chain, so
+that a ledger that was rolled back is noticed.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tacit.errors import CertificateError
+from tacit.privacy.budget import Adjacency, ClaimAdjacency, Unit
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+
+
+class Library(_Section):
+    name: str
+    version: str
+    git_commit: str | None = None
+    wheel_sha256: str | None = None
+
+
+class UnitSection(_Section):
+    kind: Unit
+    max_records_per_unit_per_task: int
+    max_tasks_per_unit: int
+    overlap_policy: Literal["enforced", "declared"]
+
+
+class Observer(_Section):
+    """What the certified bound lets an attacker see: everything that is not said to be secret."""
+
+    models: Literal["all_steps", "per_task", "final"] = "all_steps"
+    noisy_gradients: Literal["visible", "hidden"] = "visible"
+    memory: Literal["secret", "exposed"] = "secret"
+    block_index: Literal["public", "secret"] = "public"
+    batch_membership: Literal["secret"] = "secret"
+    per_record_budgets: Literal["secret"] = "secret"
+    metrics_released: tuple[str, ...] = ()
+
+
+class PaperClaim(_Section):
+    """What a paper's formula says. Shown, never used."""
+
+    paper: str
+    formula: str
+    adjacency: ClaimAdjacency
+    epsilon: float | None
+    delta: float
+    max_order: int | None = None
+    source: str
+
+
+class TaskBound(_Section):
+    """What one unit loses in one task (its part with the largest loss)."""
+
+    task: str
+    part: str
+    mode: Literal["committed", "open"]
+    epsilon: float | None
+    delta: float
+    events: tuple[dict[str, Any], ...]
+
+
+class OverTasks(_Section):
+    """One way to compose the tasks; `applies` marks the one that holds for this stream."""
+
+    rule: Literal["parallel", "basic", "accountant", "adaptive filter"]
+    epsilon: float | None
+    delta: float
+    tasks: int
+    applies: bool
+    holds_for: str
+
+
+class Certified(_Section):
+    epsilon: float | None
+    """None: no finite epsilon is certified."""
+    delta: float
+    reason: str
+    curve: tuple[tuple[float | None, float], ...]
+    """(ε, δ) pairs of the bound that applies."""
+    accountant: str
+    direction: Literal["max(add, remove)"] = "max(add, remove)"
+    tasks: tuple[TaskBound, ...]
+    over_tasks: tuple[OverTasks, ...]
+
+
+class Claims(_Section):
+    paper: tuple[PaperClaim, ...]
+    certified: Certified
+
+
+class Mechanism(_Section):
+    """One grant of the ledger: what was done, and the plan it was done by."""
+
+    grant: str
+    kind: str
+    state: Literal["RESERVED", "CHARGED", "RELEASED"]
+    plan: dict[str, Any]
+    reads: tuple[dict[str, Any], ...]
+    """Block and event of each read."""
+    sampler: str
+    denominator: str
+    noise: str
+
+
+class Assumption(_Section):
+    name: str
+    state: Literal["checked", "declared", "violated"]
+    says: str
+
+
+class Audit(_Section):
+    """Evidence from an attack: a lower bound on ε. It can refute, never prove."""
+
+    design: str
+    runs: int
+    delta: float
+    confidence: float
+    epsilon_lower_bound: float
+    observer: str
+    date: str
+    verdict: Literal["consistent", "refuted"]
+
+
+class Labels(_Section):
+    policy: Literal["declared public", "learned privately", "none"]
+    dropped_count_released: Literal[False] = False
+
+
+class Schedule(_Section):
+    number_and_timing_public: Literal[True] = True
+    empty_task_policy: Literal["release noise"] = "release noise"
+    sizes: Literal["nominal"] = "nominal"
+    plans_fixed_in_advance: bool
+
+
+class LedgerSection(_Section):
+    id: str
+    stream: str
+    budget_epsilon: float
+    budget_delta: float
+    head_seq: int
+    head_hash: str
+    policy: dict[str, Any]
+    policy_digest: str
+    raised: tuple[str, ...]
+    roll_backs_accepted: tuple[str, ...]
+
+
+class Signature(_Section):
+    algorithm: Literal["Ed25519"] = "Ed25519"
+    public_key: str
+    value: str
+
+
+class Certificate(_Section):
+    """Machine-readable; `print(certificate)` gives the text for people."""
+
+    format: Literal[1] = 1
+    id: str
+    created: str
+    library: Library
+    method: str
+    mode: Literal["certified", "paper_mode", "uncertified"]
+    unit: UnitSection
+    adjacency: Adjacency
+    observer: Observer
+    claims: Claims
+    mechanisms: tuple[Mechanism, ...]
+    labels: Labels
+    task_schedule: Schedule
+    assumptions: tuple[Assumption, ...]
+    tuning: str
+    not_accounted: tuple[str, ...]
+    audit: tuple[Audit, ...]
+    ledger: LedgerSection
+    data_fingerprint: str
+    signature: Signature | None = Field(default=None)
+
+    @property
+    def epsilon(self) -> float | None:
+        """The certified ε, or None."""
+        return self.claims.certified.epsilon
+
+    def canonical(self) -> bytes:
+        """What is signed: everything but the signature, with sorted keys."""
+        body = self.model_dump(mode="json", exclude={"signature"})
+        return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+    def to_json(self) -> str:
+        return self.model_dump_json(indent=2)
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Certificate":
+        try:
+            return cls.model_validate_json(Path(path).read_bytes())
+        except OSError as error:
+            raise CertificateError(f"cannot read the certificate {path}: {error.strerror}") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(step) for step in first["loc"]) or "the file"
+            raise CertificateError(
+                f"{path} is not a certificate of tacit: {where}: {first['msg']}; ask its issuer for the original"
+            ) from None
+
+    def __str__(self) -> str:
+        from tacit.privacy.certificate_text import text
+
+        return text(self)

@@ -1,0 +1,82 @@
+"""The certificate for people: one page of plain text."""
+
+from tacit.privacy.certificate import Certificate
+
+_WIDTH = 100
+
+
+def text(certificate: Certificate) -> str:
+    certified = certificate.claims.certified
+    unit = certificate.unit
+    lines = [
+        "PRIVACY CERTIFICATE".ljust(_WIDTH - 34) + certificate.id,
+        "=" * _WIDTH,
+        *_row("method", certificate.method),
+        *_row(
+            "data",
+            f"stream {certificate.ledger.stream!r}, {len(certified.tasks)} task(s), ledger {certificate.ledger.id}",
+        ),
+        *_row(
+            "protects",
+            f"one {unit.kind} ({certificate.adjacency}), in at most {unit.max_tasks_per_unit} task(s) with at most "
+            f"{unit.max_records_per_unit_per_task} record(s) each ({unit.overlap_policy})",
+        ),
+        *_row("against", _observer(certificate)),
+        "",
+        *_row("CERTIFIED", _bound(certified.epsilon, certified.delta)),
+        *_row("", certified.reason),
+        *_row("by", certified.accountant),
+        "",
+        "  task by task",
+        *(f"    {task.task:<24} {_bound(task.epsilon, task.delta):<34} {task.mode}" for task in certified.tasks[:12]),
+        *([f"    … and {len(certified.tasks) - 12} more"] if len(certified.tasks) > 12 else []),
+        "  over tasks",
+        *(
+            f"  {'→' if rule.applies else ' '} {rule.rule:<24} {_bound(rule.epsilon, rule.delta):<34} {rule.holds_for}"
+            for rule in certified.over_tasks
+        ),
+    ]
+    if certificate.claims.paper:
+        lines += ["", "  claimed by papers (their formula, their neighbours; not certified)"]
+        lines += [
+            f"    {claim.paper:<24} {_bound(claim.epsilon, claim.delta):<34} {claim.adjacency}: {claim.formula}"
+            for claim in certificate.claims.paper
+        ]
+    lines += ["", "  assumptions"]
+    lines += [f"    {one.state:<9} {one.says}" for one in certificate.assumptions]
+    lines += ["", *_row("tuning", certificate.tuning), *_row("not counted", "; ".join(certificate.not_accounted))]
+    lines += _row(
+        "audits",
+        "; ".join(f"{a.design}: ε ≥ {a.epsilon_lower_bound:.3g} ({a.verdict})" for a in certificate.audit) or "none",
+    )
+    for raised in certificate.ledger.raised:
+        lines += _row("raised", raised)
+    for accepted in certificate.ledger.roll_backs_accepted:
+        lines += _row("roll-back", f"accepted: {accepted}")
+    lines += _row("ledger head", f"{certificate.ledger.head_seq} {certificate.ledger.head_hash}")
+    lines += _row(
+        "signed", "no" if certificate.signature is None else f"Ed25519, key {certificate.signature.public_key}"
+    )
+    return "\n".join(lines)
+
+
+def _observer(certificate: Certificate) -> str:
+    observer = certificate.observer
+    seen = "every noisy gradient and every model" if observer.models == "all_steps" else f"models ({observer.models})"
+    return f"someone who sees {seen}, and knows all other records; memory {observer.memory}, batches secret"
+
+
+def _bound(epsilon: float | None, delta: float) -> str:
+    return "no finite epsilon is certified" if epsilon is None else f"ε = {epsilon:.4g}, δ = {delta:.3g}"
+
+
+def _row(name: str, value: str) -> list[str]:
+    words, lines, line = value.split(), [], ""
+    for word in words:
+        if line and len(line) + len(word) + 1 > _WIDTH - 14:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    lines.append(line)
+    return [f"{name if place == 0 else '':<13} {part}".rstrip() for place, part in enumerate(lines)]

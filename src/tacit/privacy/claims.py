@@ -1,0 +1,173 @@
+"""What papers claim, by their own formulas: printed beside a certified bound, never used as one.
+
+Nothing here is a guarantee of tacit's. A `Claim` has a paper's neighbouring relation (`ClaimAdjacency`), which no
+budget, accountant or ledger accepts, so a claim cannot become a certified number by accident.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from tacit.errors import PlanError
+from tacit.privacy import rdp
+from tacit.privacy.budget import ClaimAdjacency
+
+Stream = Sequence[Sequence[Hashable]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A bound as its paper states it. See `shared/privacy.md` for which of them hold."""
+
+    paper: str
+    formula: str
+    adjacency: ClaimAdjacency
+    epsilon: float
+    delta: float
+    source: str
+    max_order: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.adjacency, ClaimAdjacency):
+            choices = ", ".join(f"ClaimAdjacency.{one.name}" for one in ClaimAdjacency)
+            raise PlanError(f"a claim's adjacency must be one of {choices}, got {self.adjacency!r}")
+        if not self.epsilon >= 0:
+            raise PlanError(f"a claimed epsilon must be >= 0, got {self.epsilon}")
+        if not 0 <= self.delta < 1:
+            raise PlanError(f"a claimed delta must be >= 0 and below 1, got {self.delta}")
+
+    def __str__(self) -> str:
+        return f"{self.paper} claims ε = {self.epsilon:.4g}, δ = {self.delta:g} ({self.adjacency}; {self.formula})"
+
+
+def moments_accountant(rate: float, noise: float, steps: int, delta: float, max_order: int = 32) -> float:
+    """Abadi et al. 2016, Thm 2: min over whole λ ≤ max_order of (steps·α(λ) + log 1/δ) / λ.
+
+    A valid bound under add-or-remove and Poisson sampling, and a loose one; here it reproduces printed numbers.
+    """
+    if not (0 < rate <= 1 and noise > 0 and steps >= 0 and 0 < delta < 1 and max_order >= 1):
+        raise PlanError(
+            "the moments accountant needs 0 < rate <= 1, noise > 0, steps >= 0, 0 < delta < 1 and max_order >= 1, "
+            f"got {rate}, {noise}, {steps}, {delta} and {max_order}"
+        )
+    return min((steps * _log_moment(rate, noise, order) - math.log(delta)) / order for order in range(1, max_order + 1))
+
+
+def _log_moment(rate: float, noise: float, order: int) -> float:
+    if rate == 1:
+        return order * (order + 1) / (2 * noise**2)
+    return rdp.log_moment(rate, noise, order + 1)
+
+
+def desai_dp_agem(train: float, reference: float, delta: float, task: int, tasks: int) -> Claim:
+    """Desai 2021, Lemma 1: ε_i + (T − i) ε'_i after T tasks, with one δ (their sum would be right)."""
+    _check_task(task, tasks)
+    return Claim(
+        paper="Desai et al. 2021, DP-AGEM",
+        formula=f"Lemma 1: eps_i + (T - i) eps'_i, i = {task}, T = {tasks}",
+        adjacency=ClaimAdjacency.CONTINUAL,
+        epsilon=train + (tasks - task) * reference,
+        delta=delta,
+        source="Lemma 1; eps_i and eps'_i by the moments accountant",
+        max_order=32,
+    )
+
+
+def desai_dp_cl(train: float, reference: float, delta: float, task: int, tasks: int) -> Claim:
+    """Desai 2021, Lemma 2: ε_i + ε'_i for every T. False: block i is read in every later task."""
+    _check_task(task, tasks)
+    return Claim(
+        paper="Desai et al. 2021, DP-CL",
+        formula=f"Lemma 2: eps_i + eps'_i for every T, i = {task}, T = {tasks}",
+        adjacency=ClaimAdjacency.CONTINUAL,
+        epsilon=train + reference,
+        delta=delta,
+        source="Lemma 2; eps_i and eps'_i by the moments accountant",
+        max_order=32,
+    )
+
+
+def lifelong(epsilon1: float, epsilon2: float, gamma: float, gamma_x: float = math.inf) -> Claim:
+    """Lai 2022: ε1 + ε1/γ_x + ε1/γ + ε2 for ever; Phan 2019 without γ_x. No finite ε holds for either."""
+    if not (gamma > 0 and gamma_x > 0):
+        raise PlanError(f"gamma and gamma_x must be > 0, got {gamma} and {gamma_x}")
+    return Claim(
+        paper="Phan et al. 2019, DPL2M" if gamma_x == math.inf else "Lai et al. 2022, L2DP-ML",
+        formula="eps1 + eps1/gamma + eps2" if gamma_x == math.inf else "eps1 + eps1/gamma_x + eps1/gamma + eps2",
+        adjacency=ClaimAdjacency.LIFELONG,
+        epsilon=epsilon1 + epsilon1 / gamma_x + epsilon1 / gamma + epsilon2,
+        delta=0.0,
+        source="the theorem on the whole stream, for any number of tasks and epochs",
+    )
+
+
+def stream_wide(rate: float, noise: float, steps: int, delta: float, max_order: int = 128) -> Claim:
+    """Hassanpour 2022: one budget for the whole stream, by the moments accountant (orders up to 128 fit)."""
+    return Claim(
+        paper="Hassanpour et al. 2022",
+        formula=f"moments accountant, q = {rate:g}, sigma = {noise:g}, {steps} steps",
+        adjacency=ClaimAdjacency.STREAM,
+        epsilon=moments_accountant(rate, noise, steps, delta, max_order),
+        delta=delta,
+        source="global privacy budget; q and steps are a fit, the paper's own do not give its numbers",
+        max_order=max_order,
+    )
+
+
+def task_wise(epsilons: Sequence[float], deltas: Sequence[float]) -> Claim:
+    """Tobaben 2025, Thm 4.4: the largest ε and δ of any task (parallel composition over tasks)."""
+    if not epsilons or len(epsilons) != len(deltas):
+        raise PlanError(f"a task-wise claim needs one epsilon and one delta a task, got {epsilons} and {deltas}")
+    return Claim(
+        paper="Tobaben et al. 2025",
+        formula="max over tasks of (eps_t, delta_t)",
+        adjacency=ClaimAdjacency.TASK_WISE,
+        epsilon=max(epsilons),
+        delta=max(deltas),
+        source="Thm 4.4",
+    )
+
+
+def neighbours(one: Stream, other: Stream, adjacency: ClaimAdjacency) -> bool:
+    """Whether two streams (lists of tasks, which are multisets of samples) are neighbours as the paper says it.
+
+    Continual: the unions differ by at most one sample. Stream: the sequences of samples, in order, differ by
+    one element added, removed or exchanged. Lifelong and task-wise: every task differs by at most one sample
+    (lifelong: also an exchanged one).
+    """
+    if not isinstance(adjacency, ClaimAdjacency):
+        raise PlanError(f"adjacency must be a paper's ClaimAdjacency, got {adjacency!r}")
+    if adjacency is ClaimAdjacency.CONTINUAL:
+        return _apart(_flat(one), _flat(other)) in _ONE_SAMPLE
+    if adjacency is ClaimAdjacency.STREAM:
+        return _one_edit(_flat(one), _flat(other))
+    allowed = _ONE_SAMPLE if adjacency is ClaimAdjacency.LIFELONG else _ONE_SAMPLE - {(1, 1)}
+    return len(one) == len(other) and all(_apart(a, b) in allowed for a, b in zip(one, other, strict=True))
+
+
+_ONE_SAMPLE = frozenset({(0, 0), (1, 0), (0, 1), (1, 1)})  # (only here, only there): equal, added, removed, exchanged
+
+
+def _flat(stream: Stream) -> list[Hashable]:
+    return [sample for task in stream for sample in task]
+
+
+def _apart(one: Sequence[Hashable], other: Sequence[Hashable]) -> tuple[int, int]:
+    a, b = Counter(one), Counter(other)
+    return (a - b).total(), (b - a).total()
+
+
+def _one_edit(one: list[Hashable], other: list[Hashable]) -> bool:
+    if abs(len(one) - len(other)) > 1:
+        return False
+    head = 0
+    while head < min(len(one), len(other)) and one[head] == other[head]:
+        head += 1
+    skip_one, skip_other = head + (len(one) >= len(other)), head + (len(other) >= len(one))
+    return one[skip_one:] == other[skip_other:]
+
+
+def _check_task(task: int, tasks: int) -> None:
+    if not 1 <= task <= tasks:
+        raise PlanError(f"task must be between 1 and the number of tasks {tasks}, got {task}")

@@ -1,0 +1,89 @@
+"""What is public about private records: the declaration, the handle, and the read.
+
+Nothing here is taken from the data. A number that depends on the data and reaches a learner would be a query.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dp_accounting import dp_event
+from torch import Tensor, nn
+
+from tacit.data.records import Label
+from tacit.errors import VaultError
+from tacit.privacy.budget import Budget
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """The public facts about a task's records, said by the person who admits them."""
+
+    stream: str
+    """Name of the data, for ever: its budget is found by it in the ledger."""
+    task: str
+    budget: Budget
+    """What one unit may lose over the whole stream."""
+    size: int
+    """Nominal number of units of the task. It need not be exact; it divides sums, and is never corrected."""
+    labels: Sequence[Label] | None = None
+    """The public label set; records outside it are skipped in silence. None: labels are not known (see label_set)."""
+    shape: tuple[int, ...] | None = None
+    """Shape of one record's features; needed only where the source may be empty and cannot tell."""
+    tasks_per_unit: int = 1
+    records_per_unit: int = 1
+    """Per task. Units named by ids that exceed a bound are skipped in silence."""
+    open: bool = False
+    """False: all reads of the block are in its first charge. True: they are chosen as one goes, behind a filter."""
+    like: dp_event.DpEvent | None = None
+    """For open blocks: an event whose Rényi curve gives the filter its shape."""
+    fixed_schedule: bool = True
+    """The plans of all tasks were fixed in advance, not chosen after seeing releases."""
+    public: bool = False
+    """The data is public: a benchmark. Test keys and unsafe exits are then allowed."""
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise VaultError(f"size must be ≥ 1, got {self.size}; declare the number of units you expect")
+        for name in ("tasks_per_unit", "records_per_unit"):
+            if getattr(self, name) < 1:
+                raise VaultError(f"{name} must be ≥ 1, got {getattr(self, name)}")
+        if self.labels is not None:
+            object.__setattr__(self, "labels", tuple(self.labels))
+            if len(set(self.labels or ())) != len(self.labels or ()):
+                raise VaultError("the label set names a label twice; give each label once")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A handle to records in the vault. It holds public facts only and cannot be read."""
+
+    id: int
+    stream_id: int
+    stream: str
+    task: str
+    part: str
+    size: float
+    labels: tuple[Label, ...] | None
+    budget: Budget
+    tasks_per_unit: int
+    public: bool
+
+    def __str__(self) -> str:
+        return f"{self.stream}/{self.task}/{self.part}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """One block's part in a grant: at which rate, which records (a public rule), through which frozen feature map."""
+
+    block: Block
+    rate: float | None = None
+    """None: the plan's rate."""
+    select: Callable[[Tensor, Tensor], Tensor] | None = None
+    """A rule on one record, `(x, y) → bool tensor`, with public constants and released models; mapped by vmap."""
+    through: nn.Module | None = None
+    """A frozen map from records to features, run inside the vault."""
+
+
+Loss = Callable[[Any, Tensor], Tensor]

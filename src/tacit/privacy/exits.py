@@ -1,0 +1,147 @@
+"""What the exits compute before noise: bounded sums over units. Pure functions of private records.
+
+Guarantee: adding or removing one unit changes each result by at most its stated bound in Euclidean norm, whatever the
+records are. A record with a non-finite feature counts as nothing. No result leaves this module's callers without noise.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit.data.records import Label, Records, positions
+from tacit.errors import TacitError, VaultError
+
+_DOWN = 1 - 2.0**-20  # weights are rounded down, so that no unit exceeds its bound by rounding
+
+
+def guarded(work: Callable[[], Tensor]) -> Tensor:
+    """Run user code on private records: what it raises may quote them, so it leaves as a generic sentence."""
+    try:
+        return work()
+    except (TacitError, KeyboardInterrupt):
+        raise
+    except Exception:
+        raise VaultError(
+            "the model, loss, rule or feature map failed on private records, and its message is withheld because it "
+            "may quote them; try it on public data of the same shape"
+        ) from None
+
+
+def chunks(records: Records, units: Tensor, most: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Record numbers and their groups, at most `most` records at a time; a unit never straddles two chunks."""
+    if records.single:
+        for start in range(0, len(units), most):
+            part = units[start : start + most]
+            yield part, torch.arange(len(part))
+        return
+    counts = np.diff(records.starts)[units.numpy()]
+    first, room = 0, most
+    for place, count in enumerate(counts):
+        if count > room and place > first:
+            yield records.expand(units[first:place])
+            first, room = place, most
+        room -= int(count)
+    if first < len(units):
+        yield records.expand(units[first:])
+
+
+def featurise(records: Records, index: Tensor, through: nn.Module | None) -> Tensor:
+    """Features of some records, as float rows; through the frozen map, which is run in eval mode without gradients."""
+    x = records.features(index)
+    if through is None:
+        return x
+    device = next((p.device for p in through.parameters()), x.device)
+    with torch.no_grad():
+        return guarded(lambda: through(x.to(device)))
+
+
+def width(records: Records, through: nn.Module | None) -> int:
+    """Length of a feature row, from the shape of one record (public), not from its values."""
+    shape = records.features(torch.zeros(0, dtype=torch.long)).shape[1:]
+    row = torch.zeros(1, *shape)
+    if through is not None:
+        device = next((p.device for p in through.parameters()), row.device)
+        with torch.no_grad():
+            row = through(row.to(device))
+    return row[0].numel()
+
+
+def label_sums(
+    records: Records, labels: tuple[Label, ...], through: nn.Module | None, clip: float, most: int
+) -> Tensor:
+    """Σ over units of the unit's (label × feature) matrix, scaled down to Frobenius norm ≤ clip."""
+    out = torch.zeros(len(labels), width(records, through), dtype=torch.float64)
+    place = torch.from_numpy(positions(records.y, labels))
+    for index, group in chunks(records, torch.arange(records.units), most):
+        rows = _clean(featurise(records, index, through))
+        label = place[index]
+        inside = label >= 0  # labels outside the set are skipped, and nobody learns how many
+        rows, label, unit = rows[inside], label[inside], group[inside]
+        found, inverse = np.unique((unit * len(labels) + label).numpy(), return_inverse=True)
+        cells, cell = torch.from_numpy(found), torch.from_numpy(inverse)
+        sums = torch.zeros(len(cells), rows.shape[1], dtype=torch.float64).index_add_(0, cell, rows)
+        owner = cells // len(labels)
+        squares = torch.zeros(int(group.max()) + 1 if len(group) else 0, dtype=torch.float64)
+        squares.index_add_(0, owner, sums.square().sum(1))
+        out.index_add_(0, cells % len(labels), sums * _weight(squares.sqrt(), clip)[owner, None])
+    return out
+
+
+def second_moment(records: Records, through: nn.Module | None, clip: float, most: int) -> Tensor:
+    """Σ over units of the unit's Σφφᵀ, scaled down to Frobenius norm ≤ clip²."""
+    size = width(records, through)
+    out = torch.zeros(size, size, dtype=torch.float64)
+    for index, group in chunks(records, torch.arange(records.units), most):
+        rows = _clean(featurise(records, index, through))
+        norms = rows.square().sum(1)
+        if not records.single:
+            for unit in range(int(group[-1]) + 1):  # ‖Σφφᵀ‖² = Σ (φᵢ·φⱼ)²
+                mine = group == unit
+                norms[mine] = (rows[mine] @ rows[mine].T).square().sum().sqrt()
+        out += rows.T @ (rows * _weight(norms, clip**2)[:, None])
+    return out
+
+
+def unit_means(records: Records, value: Callable[[Tensor], Tensor], most: int) -> float:
+    """Σ over units of the mean over the unit's records of a value in [0, 1]: one unit changes it by at most 1."""
+    total = 0.0
+    for index, group in chunks(records, torch.arange(records.units), most):
+        values = torch.nan_to_num(value(index).double(), 0.0, 0.0, 0.0).clamp(0, 1)
+        counts = torch.bincount(group).clamp(min=1).double()
+        total += float((torch.zeros_like(counts).index_add_(0, group, values) / counts).sum())
+    return total
+
+
+def label_counts(records: Records, labels_per_unit: int, key: bytes) -> dict[Label, float]:
+    """For each label that occurs, Σ over units of 1/√m, m = how many labels the unit has (at most the bound).
+
+    Which labels of a unit beyond the bound are skipped depends on the unit and the key alone.
+    """
+    import hashlib
+
+    counts: dict[Label, float] = {}
+    for unit in range(records.units):
+        own = records.y[records.starts[unit] : records.starts[unit + 1]]
+        mine = sorted(
+            {label.item() if isinstance(label, np.generic) else label for label in own},
+            key=lambda label: hashlib.blake2b(
+                repr(label).encode(), key=key, salt=records.names[unit].tobytes()
+            ).digest(),
+        )[:labels_per_unit]
+        for label in mine:
+            counts[label] = counts.get(label, 0.0) + 1 / np.sqrt(len(mine))
+    return counts
+
+
+def _clean(rows: Tensor) -> Tensor:
+    flat = rows.detach().to("cpu", torch.float64).flatten(1)
+    finite = torch.isfinite(flat).all(1, keepdim=True)
+    return torch.where(finite, flat, torch.zeros_like(flat))
+
+
+def _weight(norms: Tensor, clip: float) -> Tensor:
+    finite = torch.isfinite(norms)
+    weight = torch.where(norms > clip, clip / norms * _DOWN, torch.ones_like(norms))
+    return torch.where(finite, weight, torch.zeros_like(norms))

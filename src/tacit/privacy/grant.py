@@ -1,0 +1,165 @@
+"""A grant: a billed right to n noisy gradients of one plan on named blocks, pinned to the work it was billed for.
+
+Guarantee: each call of `gradient` draws every unit of every read by secret Poisson coins at the billed rate, clips each
+unit's gradient to the plan's bound, adds one draw of Gaussian noise of standard deviation noise · clip to the sum and
+divides by the public expected batch. Nothing is computed before the charge is durable; an empty draw still adds noise;
+step n + 1 is refused; a step is never run twice on different parameters.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from tacit.data.records import Records, positions
+from tacit.errors import VaultError
+from tacit.gradients import Clipper
+from tacit.privacy.billing import Bill
+from tacit.privacy.declared import Read
+from tacit.privacy.exits import chunks, featurise, guarded
+from tacit.privacy.keys import SAMPLER, KeyRing
+from tacit.privacy.ledger import Ticket
+from tacit.privacy.noise import NoiseAhead
+from tacit.privacy.pin import checksum
+from tacit.privacy.plan import GradientPlan
+from tacit.privacy.sampling import poisson
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampled:
+    """One read of a grant as the vault sees it (private)."""
+
+    read: Read
+    rate: float
+    records: Records
+    y: Tensor
+    key: bytes = field(repr=False)
+    selected: Tensor | None
+    """Which records the public rule keeps."""
+
+
+class Grant:
+    """Made by `Vault.grant`. `for step in grant: grant.backward(); optimizer.step()`, or use `gradient()`."""
+
+    def __init__(
+        self,
+        *,
+        plan: GradientPlan,
+        model: nn.Module,
+        clipper: Clipper,
+        reads: list[Sampled],
+        bill: Bill,
+        noise_key: bytes,
+        most: int,
+    ) -> None:
+        self.plan = plan
+        self.step = 0
+        self._model, self._clipper, self._reads = model, clipper, reads
+        self._bill, self._most = bill, most
+        self._expected = sum(sampled.rate * sampled.read.block.size for sampled in reads)
+        self._parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        total = sum(p.numel() for p in self._parameters.values())
+        like = next(iter(self._parameters.values()))
+        self._noise = NoiseAhead(torch.empty(total, device=like.device, dtype=like.dtype), noise_key, plan.std)
+        self._done = False
+
+    @property
+    def expected_batch(self) -> float:
+        """The public divisor: Σ rate · nominal size."""
+        return self._expected
+
+    def __iter__(self) -> Iterator[int]:
+        while self.step < self.plan.steps:
+            before = self.step
+            yield before
+            if self.step == before:
+                raise VaultError(f"step {before} took no gradient; call gradient() or backward() once in each turn")
+
+    def gradient(self) -> dict[str, Tensor]:
+        """The next noisy gradient, by parameter name: (Σ clipped + noise) / expected batch."""
+        return self._clipper.views(self._next())
+
+    def backward(self) -> None:
+        """The next noisy gradient, written to `.grad` of the model's parameters for any torch optimizer."""
+        for name, value in self.gradient().items():
+            self._parameters[name].grad = value
+
+    def seek(self, step: int) -> None:
+        """Go on at `step` with the parameters of a checkpoint taken there (after a crash)."""
+        if not 0 <= step <= len(self._bill.journal):
+            begun = len(self._bill.journal)
+            raise VaultError(f"cannot go on at step {step}; steps 0 to {begun} can be redone from their checkpoints")
+        self.step = step
+
+    def close(self) -> None:
+        """Give up what is left. A grant that drew no noise is voided and costs nothing; else the charge stands."""
+        if self._done:
+            return
+        self._done = True
+        if self._bill.charged:
+            self._bill.release()
+        else:
+            self._bill.void()
+
+    def _next(self) -> Tensor:
+        if self._done or self.step >= self.plan.steps:
+            raise VaultError(
+                f"this grant was billed for {self.plan.steps} steps and they are taken; ask the vault for a new grant"
+            )
+        self._bill.journal.enter(self.step, checksum(list(self._parameters.values())))
+        self._bill.charge()  # durable before any record is read or noise drawn
+        # One draw of noise, then the clipped gradients on top of it: no sum without noise ever exists.
+        total = self._noise.take(self.step, last=self.step + 1 == self.plan.steps)
+        self._add_gradients(total)
+        out = total.div(self._expected)
+        self.step += 1
+        if self.step == self.plan.steps:
+            self._finish(out)
+        return out
+
+    def _add_gradients(self, total: Tensor) -> None:
+        """Add the clipped gradient of every drawn unit of every read."""
+        for sampled in self._reads:
+            units = poisson(sampled.key, self.step, sampled.records.units, sampled.rate)
+            for index, group in chunks(sampled.records, units, self._most):
+                guarded(partial(self._add, total, sampled, index, group))
+
+    def _add(self, total: Tensor, sampled: Sampled, index: Tensor, group: Tensor) -> Tensor:
+        if sampled.selected is not None:
+            keep = sampled.selected[index]
+            index, group = index[keep], group[keep]
+        if len(index):
+            x = featurise(sampled.records, index, sampled.read.through)
+            groups = None if sampled.records.single else group.to(total.device)
+            y = sampled.y[index].to(total.device)
+            self._clipper.sum(x.to(total.device), y, groups=groups, out=total, add=True)
+        return total
+
+    def _finish(self, out: Tensor) -> None:
+        self._done = True
+        self._bill.release(
+            hashlib.sha256(out.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()).hexdigest()
+        )
+
+
+def prepare(read: Read, rate: float, records: Records, keys: KeyRing, ticket: Ticket, most: int) -> Sampled:
+    """Bind a read to its records and secret coins; evaluate its selection rule, record by record."""
+    labels = read.block.labels
+    y = torch.from_numpy(positions(records.y, labels) if labels is not None else records.y)
+    selected = None
+    if read.select is not None:
+        rule = torch.func.vmap(read.select)  # one record at a time: a rule cannot look at the others
+        parts = [
+            guarded(partial(_selected, rule, records, y, index))
+            for index, _ in chunks(records, torch.arange(records.units), most)
+        ]
+        selected = torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool)
+    key = keys.derive(SAMPLER, ticket.generation, ticket.grant, str(read.block.id), "rank 0")
+    return Sampled(read=read, rate=rate, records=records, y=y, key=key, selected=selected)
+
+
+def _selected(rule: Callable[..., Tensor], records: Records, y: Tensor, index: Tensor) -> Tensor:
+    return rule(records.features(index), y[index]).bool()

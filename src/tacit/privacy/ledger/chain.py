@@ -1,0 +1,65 @@
+"""The log: every change of the ledger is one entry, and every entry seals the ones before it.
+
+Guarantee: an entry and its effect on the tables are written in one transaction, or neither is. Changing, dropping
+or reordering an entry changes every later hash.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from tacit.errors import LedgerError
+from tacit.privacy.ledger import projection
+from tacit.privacy.ledger.tables import log
+from tacit.privacy.ledger.terms import Head
+
+GENESIS = Head(seq=0, hash="0" * 64)
+
+
+def canonical(value: object) -> str:
+    """The one text of a value: sorted keys, no spaces, no NaN."""
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        text.encode()
+        return text
+    except (TypeError, ValueError) as error:
+        raise LedgerError(
+            f"{str(value)[:80]} cannot be written to the ledger: {error}; use plain JSON values"
+        ) from None
+
+
+def seal(previous: str, seq: int, kind: str, body: str) -> str:
+    """The hash of an entry."""
+    return hashlib.sha256(f"{previous}|{seq}|{kind}|{body}".encode()).hexdigest()
+
+
+def head(connection: Connection) -> Head:
+    """The newest entry."""
+    row = connection.execute(select(log.c.seq, log.c.hash).order_by(log.c.seq.desc()).limit(1)).first()
+    return GENESIS if row is None else Head(seq=row.seq, hash=row.hash)
+
+
+class Transaction:
+    """One write transaction: what it records is in the chain and in the tables, or nowhere."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.head = self._before = head(connection)
+        self.broken = False
+
+    @property
+    def grew(self) -> bool:
+        return self.head != self._before
+
+    def record(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Append one entry and apply it."""
+        text = canonical(body)
+        seq, previous = self.head.seq + 1, self.head.hash
+        self.head = Head(seq=seq, hash=seal(previous, seq, kind, text))
+        self.connection.execute(
+            insert(log), {"seq": seq, "kind": kind, "body": text, "previous": previous, "hash": self.head.hash}
+        )
+        projection.apply(self.connection, seq, kind, json.loads(text))

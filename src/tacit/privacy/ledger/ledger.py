@@ -1,0 +1,251 @@
+"""The ledger: what every unit of every stream may still lose, kept for as long as the data is.
+
+Guarantee: a charge is on disk before the call returns, and nothing above a stream's budget is ever charged, however
+many processes share the file and wherever they die. Every change is one entry of a hash chain; the tables are a
+projection of it; a file that was rolled back, changed or copied over is refused. The ledger belongs to the data, not
+to a run.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from dp_accounting.dp_event import DpEvent
+from numpy.typing import NDArray
+from sqlalchemy import Connection
+
+from tacit.errors import BudgetExceeded, LedgerError
+from tacit.privacy.budget import Budget
+from tacit.privacy.ledger import enrolment, gate, making, opening, profile, proposal, reading, spending
+from tacit.privacy.ledger.book import Book, signed
+from tacit.privacy.ledger.profile import budget_of
+from tacit.privacy.ledger.terms import BlockRow, Mode, Overlap, Statement, StreamTerms, Ticket, Verification, Work
+from tacit.privacy.ledger.verify import verify
+from tacit.privacy.policy import Policy
+
+
+class Ledger(Book):
+    """A ledger in a file; keys at `<path>.keys`, the witness of its newest entry at `<path>.anchor`.
+
+    Example: `with Ledger("hospital.ledger") as ledger: ledger.stream(StreamTerms(name="scans", budget=budget))`
+    """
+
+    def epsilon(self, stream_id: int) -> float:
+        """What one unit of the stream may have lost so far, over all its tasks."""
+        with self._read() as connection:
+            return reading.epsilon(connection, making.stream_row(connection, stream_id), self._prices)[0]
+
+    def streams(self) -> list[tuple[int, StreamTerms]]:
+        """Every stream and what was declared about it."""
+        with self._read() as connection:
+            return [(row.id, reading.terms_of(row)) for row in profile.all_streams(connection)]
+
+    def statement(self, stream_id: int) -> Statement:
+        """Everything a certificate needs, from one snapshot."""
+        with self._read() as connection:
+            policy = opening.recorded_policy(connection)
+            return reading.statement(connection, stream_id, self.id, policy, self._prices)
+
+    def verify(self) -> Verification:
+        """Run the whole log again and compare every table, price and curve; refuse at the first difference."""
+        with self._read() as connection:
+            witnessed = self._anchor.read() if self._anchor else None
+            if witnessed is not None and not opening.contains(connection, witnessed):
+                raise LedgerError(opening.rolled_back(str(self.path), witnessed))
+            return verify(connection, self.keys)
+
+    def check(self, ticket: Ticket) -> None:
+        """Refuse a ticket whose grant another process took over."""
+        with self._read() as connection:
+            spending.held(connection, ticket)
+
+    def adopt(self, policy: Policy, *, by: str, why: str) -> None:
+        """Write a policy to the chain; one whose cap is already exceeded is refused."""
+        signed(by, why)
+        with self._write() as txn:
+            if policy.cap is not None:
+                gate.check_cap(txn.connection, {}, self._prices, policy.cap)
+            if policy != opening.recorded_policy(txn.connection):
+                txn.record("policy", {"policy": policy.to_dict(), "by": by, "why": why})
+
+    def stream(self, terms: StreamTerms) -> int:
+        """Create the stream, or find it by its name; other terms than the recorded ones are refused."""
+        if self.is_throwaway and not terms.public:
+            raise LedgerError(
+                f"stream {terms.name!r} is private and a throw-away ledger forgets; open a Ledger in a file"
+            )
+        with self._write() as txn:
+            policy = opening.recorded_policy(txn.connection)
+            if self.keys.test and not terms.public:
+                policy.require("allow_test_keys", what=f"the private stream {terms.name!r} under test keys")
+            return making.stream(txn, terms, self.keys, policy)
+
+    def block(
+        self,
+        stream_id: int,
+        task: str,
+        *,
+        part: str = "all",
+        mode: Mode = "committed",
+        like: DpEvent | None = None,
+        size: int,
+        labels: Sequence[Any] = (),
+        fingerprint: str | None = None,
+        overlap: Overlap = "declared",
+    ) -> BlockRow:
+        """Create the block of a task, or find it. `like` is the shape of an open block's filter."""
+        with self._write() as txn:
+            return making.block(
+                txn,
+                stream_id,
+                task,
+                part=part,
+                mode=mode,
+                like=like,
+                size=size,
+                labels=labels,
+                fingerprint=fingerprint,
+                overlap=overlap,
+                keys=self.keys,
+                prices=self._prices,
+                policy=opening.recorded_policy(txn.connection),
+            )
+
+    def split(self, block_id: int, parts: Mapping[str, int]) -> list[BlockRow]:
+        """Cut a block into parts that inherit all its promises; the block itself cannot be charged any more."""
+        with self._write() as txn:
+            return making.split(txn, block_id, parts, self.keys)
+
+    def enroll(self, stream_id: int, task: str, names: NDArray[np.uint64], tasks_per_unit: int) -> NDArray[np.bool_]:
+        """Which of these units may take part in the task: those in it already, and those in fewer than k others."""
+        with self._write() as txn:
+            return enrolment.enroll(txn, stream_id, task, names, tasks_per_unit, self.keys)
+
+    def expose(self, block_id: int, why: str) -> None:
+        """Write, before it happens, that raw records of a block leave the vault: its stream has no finite ε."""
+        signed("vault", why)
+        with self._write() as txn:
+            row = making.raw_block(txn.connection, block_id)
+            if not making.stream_row(txn.connection, row.stream_id).public:
+                opening.recorded_policy(txn.connection).require(
+                    "allow_unsafe", what=f"handing out the raw records of task {row.task!r}"
+                )
+            if not row.exposed:
+                txn.record("expose", {"block": block_id, "why": why})
+
+    def generations(self) -> set[int]:
+        """Key generations that a rotation must keep: of unfinished grants, and of series that go on."""
+        with self._read() as connection:
+            return spending.generations(connection)
+
+    def retire(self, block_id: int) -> None:
+        """No read of this block any more; what it promised stays on its account."""
+        with self._write() as txn:
+            spending.retire(txn, making.raw_block(txn.connection, block_id))
+
+    def raise_budget(self, stream_id: int, budget: Budget, *, by: str, why: str) -> None:
+        """Allow the units of a stream to lose more; who, why and the old budget stay in the chain."""
+        signed(by, why)
+        with self._write() as txn:
+            opening.recorded_policy(txn.connection).require_raiser(by)
+            row = making.stream_row(txn.connection, stream_id)
+            old = budget_of(row)
+            if (budget.unit, budget.adjacency) != (old.unit, old.adjacency):
+                raise LedgerError(f"a raise keeps unit and adjacency ({old}), got {budget}")
+            if budget.epsilon < old.epsilon or budget.delta < old.delta or budget == old:
+                raise LedgerError(f"stream {row.name!r} has {old}; a raise must be larger, got {budget}")
+            before = {"epsilon": old.epsilon, "delta": old.delta}
+            after = {"epsilon": float(budget.epsilon), "delta": float(budget.delta)}
+            txn.record("raise", {"stream": stream_id, **after, "from": before, "by": by, "why": why})
+
+    def commit(self, lists: Mapping[int, Sequence[DpEvent]]) -> None:
+        """Promise the whole event list of committed blocks, in one transaction and once."""
+        self._ahead(lambda connection, policy: proposal.of_lists(connection, lists, self._prices, policy))
+        with self._write() as txn:
+            policy = opening.recorded_policy(txn.connection)
+            groups, names = proposal.of_lists(txn.connection, lists, self._prices, policy)
+            if groups:
+                body = [{"events": events, "blocks": blocks} for events, blocks in groups.items()]
+                txn.record("commit", {"lists": body})
+                self._prices.keep(txn.connection, names)
+
+    def reserve(
+        self,
+        reads: Sequence[tuple[int, DpEvent]],
+        *,
+        pin: str,
+        holder: str,
+        kind: str,
+        plan: Mapping[str, Any],
+        series: str | None = None,
+        horizon: int = 1,
+        lease_s: float = 3600,
+    ) -> Ticket:
+        """Hold the cost of all reads, in one transaction; `charge` spends it, `void` gives it back."""
+        work = Work(pin=pin, holder=holder, kind=kind, plan=plan, series=series, horizon=horizon, lease_s=lease_s)
+        return self._reserve(reads, work, charge=False)
+
+    def bill(
+        self,
+        reads: Sequence[tuple[int, DpEvent]],
+        *,
+        pin: str,
+        holder: str,
+        kind: str,
+        plan: Mapping[str, Any],
+        series: str | None = None,
+        horizon: int = 1,
+        lease_s: float = 3600,
+    ) -> Ticket:
+        """Reserve and charge in one transaction."""
+        self._durable("bill")
+        work = Work(pin=pin, holder=holder, kind=kind, plan=plan, series=series, horizon=horizon, lease_s=lease_s)
+        return self._reserve(reads, work, charge=True)
+
+    def charge(self, ticket: Ticket) -> None:
+        """Spend a reservation, durably; noise may be drawn once this returned."""
+        self._durable("charge")
+        with self._write() as txn:
+            spending.charge(txn, ticket)
+
+    def release(self, ticket: Ticket, output_hash: str | None = None) -> None:
+        """Say that the output of a charged grant left."""
+        with self._write() as txn:
+            spending.release(txn, ticket, output_hash)
+
+    def void(self, ticket: Ticket) -> None:
+        """Give a reservation back; what is charged is spent."""
+        with self._write() as txn:
+            spending.void(txn, ticket)
+
+    def resume(self, *, pin: str, holder: str, lease_s: float = 3600) -> Ticket | None:
+        """Take over the newest unfinished grant of the same work and holder; older tickets of it are fenced off."""
+        with self._write() as txn:
+            return spending.resume(txn, pin=pin, holder=holder, lease_s=lease_s)
+
+    def sweep(self, now: float | None = None) -> int:
+        """Void reservations whose lease ran out; how many."""
+        with self._write() as txn:
+            return spending.sweep(txn, time.time() if now is None else now)
+
+    def _ahead(self, ask: Callable[[Connection, Policy], object]) -> None:
+        """Ask the gate before taking the lock: prices take time. If it refuses, void expired reservations first."""
+        try:
+            with self._read() as connection:
+                ask(connection, opening.recorded_policy(connection))
+        except BudgetExceeded:
+            if self.sweep() == 0:
+                raise
+
+    def _reserve(self, reads: Sequence[tuple[int, DpEvent]], work: Work, *, charge: bool) -> Ticket:
+        self._ahead(lambda connection, policy: proposal.of_reads(connection, reads, self._prices, policy))
+        with self._write() as txn:
+            policy = opening.recorded_policy(txn.connection)
+            checked = proposal.of_reads(txn.connection, reads, self._prices, policy)
+            ticket = spending.reserve(txn, checked, work, self.keys)
+            self._prices.keep(txn.connection, checked.lists)
+            if charge:
+                spending.charge(txn, ticket)
+            return replace(ticket, charged=charge)

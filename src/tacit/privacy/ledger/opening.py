@@ -1,0 +1,129 @@
+"""Opening a ledger: the file, its tables, its keys and its anchor must belong together.
+
+Guarantee: a foreign, newer, damaged, rolled back or keyless ledger is refused in one sentence and left untouched;
+a new one is complete (tables, keys, first entries) or does not exist.
+"""
+
+import json
+import os
+import uuid
+from contextlib import nullcontext
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, select
+
+from tacit.errors import LedgerError
+from tacit.privacy.keys import KeyRing
+from tacit.privacy.ledger import chain, schema
+from tacit.privacy.ledger.anchor import Anchor
+from tacit.privacy.ledger.engine import keep_write_ahead_log, transaction
+from tacit.privacy.ledger.tables import log
+from tacit.privacy.ledger.terms import Head
+from tacit.privacy.policy import Policy
+
+
+def touch(path: Path) -> None:
+    """Make an owner-only empty file unless there is one."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except FileNotFoundError:
+        raise LedgerError(f"the folder {path.parent} does not exist; make it, a ledger is kept for years") from None
+    except OSError as error:
+        raise LedgerError(f"cannot open the ledger {path}: {error.strerror}; check the path and its owner") from None
+
+
+def prepare(
+    engine: Engine, path: Path, anchor: Anchor | None, keys: KeyRing | None, policy: Policy | None
+) -> tuple[str, KeyRing]:
+    """The id and the keys of the ledger in this database; makes what a new one lacks."""
+    where = str(path)
+    if not _begun(engine, where):
+        with anchor.locked() if anchor else nullcontext():
+            if not _begun(engine, where):  # another process may have been first
+                if anchor is not None and (witnessed := anchor.read()) is not None:
+                    raise LedgerError(rolled_back(where, witnessed))
+                keep_write_ahead_log(engine, where)
+                with transaction(engine, where, write=True) as connection:
+                    if schema.version(connection, where) != schema.CURRENT:
+                        schema.upgrade(connection)
+                    if chain.head(connection).seq == 0:
+                        _begin(connection, _keys(path, keys, new=True), policy)
+    witnessed = None if anchor is None else _witnessed(engine, anchor, where)  # before the snapshot: others write
+    with transaction(engine, where, write=False) as connection:
+        body = json.loads(connection.execute(select(log.c.body).where(log.c.seq == 1)).scalar_one())
+        if witnessed is not None and not contains(connection, witnessed):
+            raise LedgerError(rolled_back(where, witnessed))
+    ring = _keys(path, keys, new=False)
+    if ring.identity("ledger", body["id"]) != body["check"]:
+        raise LedgerError(f"the keys given for {where} belong to another ledger; restore the right ones")
+    return body["id"], ring
+
+
+def _begun(engine: Engine, where: str) -> bool:
+    """Whether there is a ledger of this version; an older one is upgraded on the way."""
+    with transaction(engine, where, write=False) as connection:
+        found = schema.version(connection, where)
+        if found == schema.CURRENT or found is None:
+            return found is not None and chain.head(connection).seq > 0
+    with transaction(engine, where, write=True) as connection:
+        if schema.version(connection, where) != schema.CURRENT:
+            schema.upgrade(connection)
+        return chain.head(connection).seq > 0
+
+
+def require_begun(connection: Connection, where: str) -> None:
+    """Refuse what is not a ledger."""
+    if schema.version(connection, where) is None or chain.head(connection).seq == 0:
+        raise LedgerError(f"there is no ledger at {where}; check the path")
+
+
+def _keys(path: Path, given: KeyRing | None, *, new: bool) -> KeyRing:
+    if given is not None:
+        return given
+    file = path.with_name(path.name + ".keys")
+    return KeyRing.create(file) if new and not file.exists() else KeyRing.load(file)
+
+
+def _begin(connection: Connection, keys: KeyRing, policy: Policy | None) -> None:
+    txn = chain.Transaction(connection)
+    name = uuid.uuid4().hex
+    txn.record("open", {"id": name, "format": schema.CURRENT, "check": keys.identity("ledger", name)})
+    first = {"policy": (policy or Policy()).to_dict(), "by": "tacit", "why": "the ledger was made"}
+    txn.record("policy", first)
+
+
+def _witnessed(engine: Engine, anchor: Anchor, where: str) -> Head:
+    """What the anchor names. Only a ledger that was just made may lack one, and gets it here."""
+    if (found := anchor.read()) is not None:
+        return found
+    with anchor.locked():
+        if (found := anchor.read()) is not None:
+            return found
+        with transaction(engine, where, write=False) as connection:
+            head = chain.head(connection)
+        if head.seq > 2:
+            raise LedgerError(
+                f"the anchor {anchor.path} is missing, so a roll-back would not be noticed; restore it, or "
+                "accept the ledger as it is with Ledger.reanchor(path, by=…, why=…)"
+            )
+        anchor.draft(head)
+        anchor.publish()
+        return head
+
+
+def contains(connection: Connection, head: Head) -> bool:
+    """Whether this entry is in the chain."""
+    return connection.execute(select(log.c.hash).where(log.c.seq == head.seq)).scalar_one_or_none() == head.hash
+
+
+def recorded_policy(connection: Connection) -> Policy:
+    """The policy that was adopted last."""
+    query = select(log.c.body).where(log.c.kind == "policy").order_by(log.c.seq.desc()).limit(1)
+    return Policy.parse(json.loads(connection.execute(query).scalar_one())["policy"], where="the ledger's policy")
+
+
+def rolled_back(where: str, witnessed: Head) -> str:
+    return (
+        f"the ledger {where} was rolled back: it does not contain entry {witnessed.seq} that its anchor names; restore "
+        "the newest file, or accept the loss with Ledger.reanchor(path, by=…, why=…)"
+    )

@@ -1,0 +1,191 @@
+"""What each kind of log entry does to the tables.
+
+Guarantee: the tables are a function of the log. `apply` reads only the entry and what earlier entries made, so
+`verify` can run the whole log again and compare.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from tacit.privacy.ledger import eventlists
+from tacit.privacy.ledger.tables import blocks, charges, curves, fingerprints, grants, positions, streams
+
+Body = dict[str, Any]
+
+
+def apply(connection: Connection, seq: int, kind: str, body: Body) -> None:
+    """Bring the tables to the state after this entry."""
+    _EFFECTS[kind](connection, seq, body)
+
+
+def _none(connection: Connection, seq: int, body: Body) -> None:
+    """Entries that are their own record: open, policy, reanchor, enroll (it seals private members)."""
+
+
+def _stream(connection: Connection, seq: int, body: Body) -> None:
+    connection.execute(insert(streams), body)
+
+
+def _block(connection: Connection, seq: int, body: Body) -> None:
+    row = {key: body[key] for key in ("id", "identity", "stream_id", "task", "part", "mode", "size")}
+    row |= {key: body[key] for key in ("labels", "overlap")}
+    row |= {"root_id": body["id"], "exposed": False}
+    row |= {"parent_id": None, "list_hash": None, "inherited_hash": None, "effective_hash": None}
+    row |= {"implicit": False, "state": "live", "filter_hash": _filter_hash(body["filter"])}
+    connection.execute(insert(blocks), row)
+    if body["fingerprint"] is not None:
+        _refresh(connection, seq, {"block": body["id"], "fingerprint": body["fingerprint"]})
+    if body["filter"]:
+        rows = [
+            {"block_id": body["id"], "place": place, "order": order, "limit": limit, "spent": 0}
+            for place, order, limit in body["filter"]
+        ]
+        connection.execute(insert(curves), rows)
+
+
+def _refresh(connection: Connection, seq: int, body: Body) -> None:
+    """A block whose records changed: its budget did not."""
+    connection.execute(insert(fingerprints), {"block_id": body["block"], "fingerprint": body["fingerprint"]})
+
+
+def _split(connection: Connection, seq: int, body: Body) -> None:
+    parent = connection.execute(select(blocks).where(blocks.c.id == body["parent"])).one()
+    connection.execute(update(blocks).where(blocks.c.id == parent.id).values(state="split"))
+    shared = {
+        "stream_id": parent.stream_id,
+        "root_id": parent.root_id,
+        "parent_id": parent.id,
+        "task": parent.task,
+        "mode": parent.mode,
+        "labels": parent.labels,
+        "overlap": parent.overlap,
+        "exposed": parent.exposed,
+        "list_hash": None,
+        "inherited_hash": parent.effective_hash,
+        "effective_hash": parent.effective_hash,
+        "filter_hash": parent.filter_hash,
+        "implicit": False,
+        "state": "live",
+    }
+    connection.execute(insert(blocks), [shared | child for child in body["children"]])
+    spent = connection.execute(select(curves).where(curves.c.block_id == parent.id)).mappings().all()
+    if spent:
+        rows = [dict(row) | {"block_id": child["id"]} for child in body["children"] for row in spent]
+        connection.execute(insert(curves), rows)
+
+
+def _commit(connection: Connection, seq: int, body: Body) -> None:
+    for group in body["lists"]:
+        own = eventlists.put(connection, group["events"])
+        inherited: dict[str | None, list[int]] = defaultdict(list)
+        for start in range(0, len(group["blocks"]), 500):
+            chunk = group["blocks"][start : start + 500]
+            query = select(blocks.c.id, blocks.c.inherited_hash).where(blocks.c.id.in_(chunk))
+            for row in connection.execute(query):
+                inherited[row.inherited_hash].append(row.id)
+        for before, ids in inherited.items():
+            whole = eventlists.put(connection, (*eventlists.get(connection, before), *group["events"]))
+            values = {"list_hash": own, "effective_hash": whole, "implicit": False}
+            statement = update(blocks).where(blocks.c.id == bindparam("the_block")).values(values)
+            connection.execute(statement, [{"the_block": one} for one in ids])
+
+
+def _reserve(connection: Connection, seq: int, body: Body) -> None:
+    row = {key: body[key] for key in ("pin", "holder", "kind", "plan", "generation", "lease_until")}
+    row |= {"id": body["grant"], "token": 1, "state": "RESERVED", "output_hash": None, "seq": seq}
+    connection.execute(insert(grants), row)
+    rows = [
+        {"grant_id": body["grant"], "place": place, "block_id": block, "event": event, "additive_delta": extra}
+        for place, (block, event, extra) in enumerate(body["reads"])
+    ]
+    connection.execute(insert(charges), rows)
+    for block in body["implicit"]:
+        own = [event for one, event, _ in body["reads"] if one == block]
+        before = connection.execute(select(blocks.c.inherited_hash).where(blocks.c.id == block)).scalar_one()
+        whole = eventlists.put(connection, (*eventlists.get(connection, before), *own))
+        values = {"list_hash": eventlists.put(connection, own), "effective_hash": whole, "implicit": True}
+        connection.execute(update(blocks).where(blocks.c.id == block).values(values))
+    for block, costs in body["costs"]:
+        _spend(connection, block, costs)
+    if body["series"] is not None:
+        place = {key: body[key] for key in ("series", "position", "horizon")}
+        connection.execute(insert(positions), place | {"grant_id": body["grant"]})
+
+
+def _charge(connection: Connection, seq: int, body: Body) -> None:
+    connection.execute(update(grants).where(grants.c.id == body["grant"]).values(state="CHARGED"))
+
+
+def _release(connection: Connection, seq: int, body: Body) -> None:
+    values = {"state": "RELEASED", "output_hash": body["output"]}
+    connection.execute(update(grants).where(grants.c.id == body["grant"]).values(values))
+
+
+def _void(connection: Connection, seq: int, body: Body) -> None:
+    """Give back what no noise was drawn for. A block that was split meanwhile keeps the entry: its parts have it."""
+    connection.execute(update(grants).where(grants.c.id == body["grant"]).values(state="VOID"))
+    connection.execute(delete(positions).where(positions.c.grant_id == body["grant"]))
+    for block, costs in body["costs"]:
+        _spend(connection, block, [-cost for cost in costs])
+    for block in body["implicit"]:
+        before = connection.execute(select(blocks.c.inherited_hash).where(blocks.c.id == block)).scalar_one()
+        values = {"list_hash": None, "effective_hash": before, "implicit": False}
+        connection.execute(update(blocks).where(blocks.c.id == block).values(values))
+
+
+def _retire(connection: Connection, seq: int, body: Body) -> None:
+    connection.execute(update(blocks).where(blocks.c.id == body["block"]).values(state="retired"))
+
+
+def _expose(connection: Connection, seq: int, body: Body) -> None:
+    connection.execute(update(blocks).where(blocks.c.id == body["block"]).values(exposed=True))
+
+
+def _raise(connection: Connection, seq: int, body: Body) -> None:
+    values = {"epsilon": body["epsilon"], "delta": body["delta"]}
+    connection.execute(update(streams).where(streams.c.id == body["stream"]).values(values))
+
+
+def _resume(connection: Connection, seq: int, body: Body) -> None:
+    values = {"token": body["token"], "lease_until": body["lease_until"]}
+    connection.execute(update(grants).where(grants.c.id == body["grant"]).values(values))
+
+
+def _filter_hash(rows: list[list[float]] | None) -> str | None:
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest() if rows else None
+
+
+def _spend(connection: Connection, block: int, costs: list[int]) -> None:
+    here = (curves.c.block_id == block) & (curves.c.place == bindparam("the_place"))
+    statement = update(curves).where(here).values(spent=curves.c.spent + bindparam("the_cost"))
+    places = connection.execute(
+        select(curves.c.place).where(curves.c.block_id == block).order_by(curves.c.place)
+    ).scalars()
+    pairs = zip(places, costs, strict=True)
+    connection.execute(statement, [{"the_place": place, "the_cost": cost} for place, cost in pairs])
+
+
+_EFFECTS: dict[str, Callable[[Connection, int, Body], None]] = {
+    "open": _none,
+    "policy": _none,
+    "reanchor": _none,
+    "enroll": _none,
+    "stream": _stream,
+    "block": _block,
+    "refresh": _refresh,
+    "split": _split,
+    "commit": _commit,
+    "reserve": _reserve,
+    "charge": _charge,
+    "release": _release,
+    "void": _void,
+    "retire": _retire,
+    "raise": _raise,
+    "expose": _expose,
+    "resume": _resume,
+}

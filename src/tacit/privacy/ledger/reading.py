@@ -1,0 +1,197 @@
+"""What a stream has promised so far. Reading changes nothing.
+
+Guarantee: the ε of a committed block is that of its whole list, however much of it was used; the ε of an open block
+is that of its whole filter once anything was spent on it. Reservations count like charges.
+"""
+
+import json
+import math
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from tacit.privacy.accounting import ORDERS, rdp_to_epsilon
+from tacit.privacy.budget import Budget
+from tacit.privacy.calibrate import INFINITE_PRICE
+from tacit.privacy.filters import RenyiFilter
+from tacit.privacy.ledger import chain, eventlists, profile, recurring
+from tacit.privacy.ledger.making import row_of, stream_row
+from tacit.privacy.ledger.prices import Prices
+from tacit.privacy.ledger.profile import NANO, Face, budget_of
+from tacit.privacy.ledger.tables import blocks, charges, curves, fingerprints, grants, log, positions
+from tacit.privacy.ledger.terms import BlockStatement, GrantStatement, Raise, Statement, StreamTerms
+from tacit.privacy.policy import Policy
+
+EXACT = "min(PLD, RDP) of whole event lists"
+TOP_K = "RDP, sum of the largest tasks"
+FILTER = "RDP filter"
+NONE = "none: raw records left the vault"
+
+
+def epsilon(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[float, str]:
+    """What one unit may have lost, and by which accountant."""
+    budget, k = budget_of(stream), stream.tasks_per_unit
+    if exposures(connection, stream.id):
+        return math.inf, NONE
+    if k == 1:
+        faces = profile.distinct_faces(connection, stream.id)
+        worst = max((face_epsilon(connection, face, budget, prices) for face in faces), default=0.0)
+        return worst, FILTER if any(face.limits for face in faces) else EXACT
+    groups = profile.roots(connection, stream.id, {}, touched=True)
+    if not groups:
+        return 0.0, EXACT
+    if not stream.fixed_schedule:
+        return RenyiFilter.for_budget(budget).epsilon(budget.delta), FILTER
+    exact = recurring.worst(connection, groups, k, budget, prices, ahead=False)
+    curve, extra = profile.top(connection, groups, k, budget.adjacency, prices)
+    by_curves = rdp_to_epsilon(tuple(curve), budget.delta - extra)
+    return (by_curves, TOP_K) if exact is None or by_curves < _real(exact) else (_real(exact), EXACT)
+
+
+def exposures(connection: Connection, stream_id: int) -> tuple[tuple[int, str], ...]:
+    """Where raw records of the stream left the vault, and why."""
+    query = select(blocks.c.id).where(blocks.c.stream_id == stream_id, blocks.c.exposed)
+    mine = set(connection.execute(query).scalars())
+    if not mine:
+        return ()
+    return tuple((body["block"], body["why"]) for _, body in _entries(connection, "expose") if body["block"] in mine)
+
+
+def face_epsilon(connection: Connection, face: Face, budget: Budget, prices: Prices) -> float:
+    """The ε of a unit that meets this leaf only."""
+    if face.limits is not None:
+        orders = [ORDERS[place] for place, _ in face.limits]
+        return rdp_to_epsilon([limit * NANO for _, limit in face.limits], budget.delta, orders)
+    return _real(prices.nano_of(connection, face.name or "", budget, 1))
+
+
+def statement(connection: Connection, stream_id: int, ledger_id: str, policy: Policy, prices: Prices) -> Statement:
+    """Everything a certificate needs, from one snapshot."""
+    stream = stream_row(connection, stream_id)
+    value, accountant = epsilon(connection, stream, prices)
+    return Statement(
+        ledger=ledger_id,
+        stream_id=stream_id,
+        identity=stream.identity,
+        terms=terms_of(stream),
+        epsilon=value,
+        accountant=accountant,
+        blocks=_blocks(connection, stream, prices),
+        grants=_grants(connection, stream_id),
+        raises=_raises(connection, stream),
+        policy=policy.to_dict(),
+        policy_digest=policy.digest,
+        exposures=exposures(connection, stream_id),
+        reanchored=tuple(body["why"] for _, body in _entries(connection, "reanchor")),
+        head=chain.head(connection),
+    )
+
+
+def terms_of(stream: Row[Any]) -> StreamTerms:
+    """What a row of `streams` says."""
+    return StreamTerms(
+        name=stream.name,
+        budget=budget_of(stream),
+        tasks_per_unit=stream.tasks_per_unit,
+        records_per_unit=stream.records_per_unit,
+        fixed_schedule=stream.fixed_schedule,
+        public=stream.public,
+    )
+
+
+def _blocks(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[BlockStatement, ...]:
+    budget = budget_of(stream)
+    texts: dict[str | None, tuple[str, ...]] = {}
+    prints: dict[int, list[str]] = {}
+    shown = select(fingerprints).join_from(fingerprints, blocks).where(blocks.c.stream_id == stream.id)
+    for one in connection.execute(shown.order_by(fingerprints.c.fingerprint)):
+        prints.setdefault(one.block_id, []).append(one.fingerprint)
+    out = []
+    query = select(blocks).where(blocks.c.stream_id == stream.id).order_by(blocks.c.id)
+    for row in connection.execute(query).all():
+        if row.mode == "committed":
+            name = row.effective_hash
+            if name not in texts:
+                texts[name] = eventlists.get(connection, name)
+            lost = face_epsilon(connection, Face(name=name), budget, prices) if name else 0.0
+            marks = tuple(prints.get(row.id, ()))
+            out.append(BlockStatement(row=row_of(row), fingerprints=marks, events=texts[name], epsilon=lost))
+            continue
+        curve = connection.execute(select(curves).where(curves.c.block_id == row.id).order_by(curves.c.place)).all()
+        face = Face(limits=tuple((one.place, one.limit) for one in curve))
+        touched = any(one.spent for one in curve)
+        out.append(
+            BlockStatement(
+                row=row_of(row),
+                fingerprints=tuple(prints.get(row.id, ())),
+                events=_spent_events(connection, row),
+                orders=tuple(one.order for one in curve),
+                limits=tuple(one.limit for one in curve),
+                spent=tuple(one.spent for one in curve),
+                epsilon=face_epsilon(connection, face, budget, prices) if touched else 0.0,
+            )
+        )
+    return tuple(out)
+
+
+def _spent_events(connection: Connection, row: Row[Any]) -> tuple[str, ...]:
+    """Of an open block and its ancestors."""
+    ids, parent = [row.id], row.parent_id
+    while parent is not None:
+        ids.append(parent)
+        parent = connection.execute(select(blocks.c.parent_id).where(blocks.c.id == parent)).scalar_one()
+    query = select(charges.c.event).join_from(charges, grants).where(charges.c.block_id.in_(ids))
+    query = query.where(grants.c.state != "VOID").order_by(grants.c.seq, charges.c.place)
+    return tuple(connection.execute(query).scalars())
+
+
+def _grants(connection: Connection, stream_id: int) -> tuple[GrantStatement, ...]:
+    reads: dict[str, list[tuple[int, str]]] = {}
+    query = select(charges).join_from(charges, blocks).where(blocks.c.stream_id == stream_id)
+    for row in connection.execute(query.order_by(charges.c.grant_id, charges.c.place)):
+        reads.setdefault(row.grant_id, []).append((row.block_id, row.event))
+    mine = select(charges.c.grant_id).join_from(charges, blocks).where(blocks.c.stream_id == stream_id)
+    joined = select(grants, positions.c.position).join_from(grants, positions, isouter=True)
+    return tuple(
+        GrantStatement(
+            id=row.id,
+            kind=row.kind,
+            plan=json.loads(row.plan),
+            pin=row.pin,
+            holder=row.holder,
+            state=row.state,
+            generation=row.generation,
+            output_hash=row.output_hash,
+            position=row.position,
+            reads=tuple(reads[row.id]),
+        )
+        for row in connection.execute(joined.where(grants.c.id.in_(mine)).order_by(grants.c.seq))
+    )
+
+
+def _raises(connection: Connection, stream: Row[Any]) -> tuple[Raise, ...]:
+    now = budget_of(stream)
+
+    def budget(epsilon: float, delta: float) -> Budget:
+        return Budget(epsilon=epsilon, delta=delta, unit=now.unit, adjacency=now.adjacency)
+
+    return tuple(
+        Raise(
+            seq=seq,
+            by=body["by"],
+            why=body["why"],
+            before=budget(body["from"]["epsilon"], body["from"]["delta"]),
+            after=budget(body["epsilon"], body["delta"]),
+        )
+        for seq, body in _entries(connection, "raise")
+        if body["stream"] == stream.id
+    )
+
+
+def _entries(connection: Connection, kind: str) -> list[tuple[int, dict[str, Any]]]:
+    query = select(log.c.seq, log.c.body).where(log.c.kind == kind).order_by(log.c.seq)
+    return [(seq, json.loads(body)) for seq, body in connection.execute(query)]
+
+
+def _real(nano: int) -> float:
+    return math.inf if nano >= INFINITE_PRICE else nano / 1e9

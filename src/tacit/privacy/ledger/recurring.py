@@ -1,0 +1,61 @@
+"""Units that recur: the price of the worst k lists that one unit can meet.
+
+Guarantee: a unit meets one leaf of each of at most k roots, so it meets some k of the lists that roots show. With few
+different lists every such choice is priced as a whole, by the predicate of calibration; a list whose events are all
+in another list can only cost less and is left out. Valid for plans that were fixed in advance.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from itertools import chain, combinations_with_replacement
+
+from sqlalchemy import Connection
+
+from tacit.privacy.budget import Budget
+from tacit.privacy.ledger import eventlists
+from tacit.privacy.ledger.eventlists import Texts
+from tacit.privacy.ledger.prices import Prices
+from tacit.privacy.ledger.profile import Face
+
+MOST = 12
+"""So many choices are priced one by one; beyond, the sum of the largest Rényi curves is the bound."""
+
+
+def worst(
+    connection: Connection,
+    groups: Mapping[frozenset[Face], int],
+    k: int,
+    budget: Budget,
+    prices: Prices,
+    *,
+    ahead: bool,
+) -> int | None:
+    """The nano-ε of the worst choice; None where there are open blocks or too many choices.
+
+    With `ahead`, roots that are still to come are counted in where all show one list: k tasks of one plan.
+    """
+    if any(face.limits is not None for group in groups for face in group):
+        return None
+    shown = {face: Counter(_texts(connection, face)) for group in groups for face in group}
+    largest = [face for face, events in shown.items() if not any(events < other for other in shown.values())]
+    roots = sum(groups.values())
+    if len(largest) == 1:
+        return prices.nano(connection, _texts(connection, largest[0]), budget, k if ahead else min(k, roots))
+    size = min(k, roots)
+    if math.comb(len(largest) + size - 1, size) > MOST:
+        return None
+    places = {face: sum(n for group, n in groups.items() if _reach(group, face, shown)) for face in largest}
+    choices = (Counter(choice) for choice in combinations_with_replacement(largest, size))
+    possible = [one for one in choices if all(times <= places[face] for face, times in one.items())]
+    lists = [tuple(sorted(chain(*(_texts(connection, face) for face in one.elements())))) for one in possible]
+    return max(prices.nano(connection, events, budget, 1) for events in lists)
+
+
+def _reach(group: frozenset[Face], face: Face, shown: Mapping[Face, Counter[str]]) -> bool:
+    """Whether a root of this group shows the list, or one that the list stands for."""
+    return any(shown[one] <= shown[face] for one in group)
+
+
+def _texts(connection: Connection, face: Face) -> Texts:
+    return face.events if face.events is not None else eventlists.get(connection, face.name)

@@ -1,0 +1,41 @@
+"""Which version of the tables a database has, and bringing it to this one.
+
+Guarantee: a file that is not a ledger is never written to, a newer ledger is refused, an older one is upgraded in
+one transaction. Alembic is imported only when there is something to do.
+"""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, text
+
+from tacit.errors import LedgerError
+
+CURRENT = "0001"
+KNOWN = ("0001",)
+
+
+def version(connection: Connection, where: str) -> str | None:
+    """The version of the tables; None for an empty database."""
+    names = set(inspect(connection).get_table_names())
+    if not names:
+        return None
+    if not {"alembic_version", "log", "grants"} <= names:
+        raise LedgerError(f"{where} is a database but not a tacit ledger; choose another path")
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+    if found not in KNOWN:
+        raise LedgerError(
+            f"the ledger {where} has format {found}, this version of tacit knows up to {CURRENT}; update tacit"
+        )
+    return str(found)
+
+
+def upgrade(connection: Connection) -> None:
+    """Create the tables, or bring older ones to this version, in the caller's transaction."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

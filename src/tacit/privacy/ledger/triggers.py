@@ -1,0 +1,47 @@
+"""Rules that the database itself enforces, whoever writes to it.
+
+Guarantee: a log entry is never changed or deleted; a charge is never changed or deleted; a grant starts RESERVED
+and moves only RESERVED → CHARGED → RELEASED or RESERVED → VOID, its token never goes back.
+"""
+
+from sqlalchemy import Connection
+
+_BAD_MOVE = (
+    "OLD.state <> NEW.state AND NOT (OLD.state = 'RESERVED' AND NEW.state IN ('CHARGED', 'VOID')) "
+    "AND NOT (OLD.state = 'CHARGED' AND NEW.state = 'RELEASED')"
+)
+_REWRITTEN = "OLD.id <> NEW.id OR OLD.pin <> NEW.pin OR OLD.holder <> NEW.holder OR OLD.plan <> NEW.plan"
+
+RULES: tuple[tuple[str, str, str, str | None, str], ...] = (
+    ("log_update", "UPDATE", "log", None, "the log is append-only"),
+    ("log_delete", "DELETE", "log", None, "the log is append-only"),
+    ("charges_update", "UPDATE", "charges", None, "a charge never changes"),
+    ("charges_delete", "DELETE", "charges", None, "a charge is never deleted"),
+    ("grants_delete", "DELETE", "grants", None, "a grant is never deleted"),
+    ("grants_insert", "INSERT", "grants", "NEW.state <> 'RESERVED'", "a grant starts RESERVED"),
+    ("grants_move", "UPDATE", "grants", _BAD_MOVE, "a grant moves only forward"),
+    ("grants_token", "UPDATE", "grants", "NEW.token < OLD.token", "a token never goes back"),
+    ("grants_fixed", "UPDATE", "grants", _REWRITTEN, "the work of a grant never changes"),
+)
+
+
+def install(connection: Connection) -> None:
+    """Create the triggers in the dialect of the connection."""
+    make = {"sqlite": _sqlite, "postgresql": _postgresql}[connection.dialect.name]
+    for rule in RULES:
+        for statement in make(*rule):
+            connection.exec_driver_sql(statement)
+
+
+def _sqlite(name: str, verb: str, table: str, when: str | None, message: str) -> list[str]:
+    guard = f"WHEN {when} " if when else ""
+    body = f"BEGIN SELECT RAISE(ABORT, '{message}'); END"
+    return [f"CREATE TRIGGER {name} BEFORE {verb} ON {table} FOR EACH ROW {guard}{body}"]
+
+
+def _postgresql(name: str, verb: str, table: str, when: str | None, message: str) -> list[str]:
+    guard = f"WHEN ({when}) " if when else ""
+    return [
+        f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION '{message}'; END $$",
+        f"CREATE TRIGGER {name} BEFORE {verb} ON {table} FOR EACH ROW {guard}EXECUTE FUNCTION {name}()",
+    ]

@@ -1,0 +1,107 @@
+"""Gaussian noise from a cipher: the one source of noise of every exit of the vault.
+
+Guarantee: independent normals of the stated standard deviation, as unpredictable as the cipher of `cipher.py`; the
+tail is not cut (the radius has 62 random bits: 9.3 sigma). Arithmetic is floating point: what that leaks about the
+low-order bits of a sum is listed in the certificate as not accounted for.
+"""
+
+import math
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from tacit.gradients.fusion import fused
+from tacit.privacy.cipher import chacha, chacha_head, words
+
+CIPHER_CPU = "AES-256-CTR, Box-Muller, float32"
+CIPHER_GPU = "ChaCha20, Box-Muller, float32"
+
+_RARE = 1 << 7  # a radius word below this gets 31 more bits: it happens once in 2²⁴
+_CHUNK = 1 << 18  # pairs
+_TURN = 2.0 * math.pi * 2.0**-32
+_SECOND = 1 << 63  # where the additional bits lie; steps are counted below it
+
+
+def gaussian_(out: Tensor, key: bytes, counter: int, std: float) -> Tensor:
+    """Overwrite `out` with N(0, std²), independent for every element and every (key, counter)."""
+    n = out.numel()
+    half = (n + 1) // 2
+    if out.is_cuda:
+        heads = (chacha_head(key, counter, out.device), chacha_head(key, counter | _SECOND, out.device))
+        return out.copy_(fused(_chacha_normals, any_size=True)(*heads, half)[:n].view(out.shape)).mul_(std)
+    whole = out.dtype == torch.float32 and out.is_contiguous() and n == 2 * half
+    flat = out.view(-1) if whole else torch.empty(2 * half)
+    for start in range(0, half, _CHUNK):  # what is worked on stays in the cache
+        _pairs(flat[2 * start : 2 * min(start + _CHUNK, half)], key, counter, 2 * start, std)
+    return out if whole else out.copy_(flat[:n].view(out.shape))
+
+
+def _pairs(out: Tensor, key: bytes, counter: int, first: int, std: float) -> None:
+    """Box–Muller on the words from `first` on: half of them for radii, half for angles."""
+    half = out.numel() // 2
+    bits = words(key, counter, 2 * half, first)
+    small = bits[:half] & 0x7FFFFFFF
+    rare = int(small.min()) < _RARE
+    radius = _uniform(small, words(key, counter | _SECOND, half, first) if rare else None)
+    radius.log_().mul_(-2.0 * std * std).sqrt_()
+    angle = bits[half:].to(torch.float32).mul_(_TURN)
+    torch.cos(angle, out=out[:half]).mul_(radius)
+    torch.sin(angle, out=out[half:]).mul_(radius)
+
+
+def _uniform(small: Tensor, more: Tensor | None) -> Tensor:
+    """31 random bits as a number in (0, 1]; the smallest get 31 bits more, or the tail would be cut at 6.6 sigma."""
+    uniform = small.to(torch.float32)
+    if more is None:
+        return uniform.add_(1.0).mul_(2.0**-31)
+    fraction = ((more & 0x7FFFFFFF).to(torch.float32) + 1.0) * 2.0**-31
+    return torch.where(small < _RARE, uniform + fraction, uniform + 1.0) * 2.0**-31
+
+
+def _chacha_normals(head: Tensor, second: Tensor, half: int) -> Tensor:
+    """The same on the device of `head`; whether bits are rare is not asked there, it would cost a synchronisation."""
+    bits = chacha(head, 2 * half)
+    radius = (_uniform(bits[:half] & 0x7FFFFFFF, chacha(second, half)).log() * -2.0).sqrt()
+    angle = bits[half:].to(torch.float32) * _TURN
+    return torch.cat([torch.cos(angle) * radius, torch.sin(angle) * radius])
+
+
+class NoiseAhead:
+    """The noise of a grant, step by step; on the CPU the next step's is drawn on a second thread meanwhile.
+
+    What `take(step)` holds depends on the key and the step alone, drawn ahead or not. The buffer may be written to and
+    is valid until the next call but one.
+    """
+
+    def __init__(self, like: Tensor, key: bytes, std: float) -> None:
+        self._key, self._std = key, std
+        self._buffers = [torch.empty_like(like), torch.empty_like(like)]
+        self._ahead: tuple[int, Future[Tensor]] | None = None
+
+    def take(self, step: int, *, last: bool = False) -> Tensor:
+        """The noise of `step`; unless it is the last one, that of the next step is begun."""
+        step_ahead, work = self._ahead or (None, None)
+        drawn = None if work is None else work.result()
+        out = drawn if drawn is not None and step_ahead == step else self._draw(step)
+        self._ahead = None
+        if not last and not out.is_cuda:
+            self._ahead = (step + 1, _second_thread(os.getpid()).submit(self._draw, step + 1))
+        return out
+
+    def _draw(self, step: int) -> Tensor:
+        return gaussian_(self._buffers[step % 2], self._key, step, self._std)
+
+
+@cache
+def _second_thread(process: int) -> ThreadPoolExecutor:
+    """One for each process: threads do not survive a fork."""
+    threads = torch.get_num_threads()
+    pool = ThreadPoolExecutor(
+        max_workers=1, thread_name_prefix="tacit-noise", initializer=torch.set_num_threads, initargs=(1,)
+    )
+    pool.submit(int).result()
+    torch.set_num_threads(threads)  # the call above is per thread for OpenMP and global for MKL: put it back
+    return pool

@@ -1,0 +1,136 @@
+"""What the owner of the data allows: a frozen set of switches that the ledger's chain records.
+
+Guarantee: nothing dangerous is allowed by default, an unknown switch is an error and never ignored, and a
+ledger uses the policy of its chain, whatever a run says. A policy is a TOML file:
+
+    may_raise = ["officer@hospital.org"]
+    [unit_cap]
+    epsilon = 3.0
+    delta = 1e-6
+"""
+
+import difflib
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from tacit.errors import PlanError, PolicyError
+from tacit.privacy.budget import Budget
+
+Switch = Literal["allow_unsafe", "allow_test_keys", "allow_uncharged_tuning"]
+
+
+class Cap(BaseModel):
+    """The most one unit may lose over all streams of a ledger together."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    epsilon: float
+    delta: float
+    unit: str = "record"
+    adjacency: str = "add-or-remove"
+
+    def model_post_init(self, _context: object, /) -> None:
+        self.budget()
+
+    def budget(self) -> Budget:
+        try:
+            return Budget(epsilon=self.epsilon, delta=self.delta, unit=self.unit, adjacency=self.adjacency)  # type: ignore[arg-type]
+        except PlanError as error:
+            raise ValueError(str(error)) from None
+
+
+class Policy(BaseModel):
+    """What runs on this ledger may do. The default allows nothing that weakens the guarantee."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    allow_unsafe: bool = False
+    """Exits without noise, for baselines on private data; they are certified as "no finite epsilon"."""
+    allow_test_keys: bool = False
+    """Keys that anyone can recompute, on private data."""
+    allow_uncharged_tuning: bool = False
+    """Repeated runs outside an umbrella charge."""
+    may_raise: tuple[str, ...] = ()
+    """Who may raise the budget of a stream."""
+    unit_cap: Cap | None = None
+    """The cap of one unit over all streams of the ledger."""
+
+    @field_validator("may_raise", mode="before")
+    @classmethod
+    def _names(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("unit_cap", mode="before")
+    @classmethod
+    def _cap(cls, value: object) -> object:
+        if isinstance(value, Budget):
+            return Cap(
+                epsilon=value.epsilon,
+                delta=value.delta,
+                unit=str(value.unit),
+                adjacency=str(value.adjacency),
+            )
+        return value
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a TOML file; an error names the key and the nearest valid one."""
+        try:
+            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise PolicyError(f"cannot read the policy {path}: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise PolicyError(f"the policy {path} is not valid TOML: {error}") from None
+        return cls.parse(data, where=f"the policy {path}")
+
+    @classmethod
+    def parse(cls, data: dict[str, Any], *, where: str = "the policy") -> Self:
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise PolicyError(_sentence(cls, error, where)) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `Policy.parse` reads them back."""
+        return self.model_dump(mode="json")
+
+    @property
+    def digest(self) -> str:
+        body = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(body.encode()).hexdigest()
+
+    @property
+    def cap(self) -> Budget | None:
+        """`unit_cap` as a budget."""
+        return None if self.unit_cap is None else self.unit_cap.budget()
+
+    def require(self, switch: Switch, *, what: str) -> None:
+        """Refuse `what` unless the switch is on."""
+        if not getattr(self, switch):
+            raise PolicyError(
+                f"{what} is forbidden by the ledger's policy; it needs {switch} = true, adopted by its owner"
+            )
+
+    def require_raiser(self, by: str) -> None:
+        """Refuse unless `by` may raise budgets."""
+        if by not in self.may_raise:
+            allowed = ", ".join(self.may_raise) or "nobody"
+            raise PolicyError(
+                f"{by!r} may not raise a budget, the policy allows {allowed}; adopt one whose may_raise names them"
+            )
+
+
+def _sentence(cls: type[BaseModel], error: ValidationError, where: str) -> str:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"]) or "policy"
+    if first["type"] == "extra_forbidden":
+        fields = Cap.model_fields if len(first["loc"]) > 1 else cls.model_fields
+        near = difflib.get_close_matches(str(first["loc"][-1]), fields, n=1, cutoff=0.0)
+        return f"{where} has an unknown key {key!r}; did you mean {near[0]!r}?"
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return f"{where} has a wrong value for {key!r}: {message[:1].lower() + message[1:]}, got {first['input']!r}"

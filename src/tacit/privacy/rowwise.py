@@ -1,0 +1,85 @@
+"""User code runs on private records only after it has shown, on synthetic ones, that it treats each row by itself.
+
+Guarantee: none in general (a program can hide anything); it catches what people do by accident: BatchNorm in train
+mode, losses that average over the batch, feature maps and predictors that normalise over rows. Errors that a user's
+code raises here are shown in full, because no record is involved.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from tacit.data.records import Records
+from tacit.errors import VaultError
+from tacit.gradients import Clipper, check_independent
+from tacit.privacy.declared import Loss, Read
+
+_ROWS = 4
+
+
+def synthetic(records: Records, rows: int = _ROWS) -> Tensor:
+    """Rows of the shape and type of the records (both public), with values that are not theirs."""
+    empty = records.features(torch.zeros(0, dtype=torch.long))
+    generator = torch.Generator().manual_seed(0)
+    shape = (rows, *empty.shape[1:])
+    if empty.dtype.is_floating_point:
+        return torch.rand(shape, generator=generator).to(empty.dtype)
+    return torch.randint(0, 2, shape, generator=generator).to(empty.dtype)
+
+
+def check_map(records: Records, through: nn.Module | None) -> None:
+    if through is None:
+        return
+    if through.training:
+        raise VaultError("the feature map is in training mode; call .eval() on it, a map inside the vault is frozen")
+    rows = _to(through, synthetic(records))
+    with torch.no_grad():
+        together, alone = through(rows), torch.cat([through(row[None]) for row in rows])
+    if together.shape[0] != len(rows) or not torch.allclose(together, alone, rtol=1e-3, atol=1e-4):
+        raise VaultError(
+            "the feature map mixes rows: a row alone gives other features than in a batch; use one that does not"
+        )
+
+
+def check_predictor(records: Records, predict: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The predictor as a function from rows to label positions."""
+    if isinstance(predict, nn.Module) and predict.training:
+        raise VaultError("the predictor is in training mode; call .eval() on it first")
+
+    def answer(rows: Tensor) -> Tensor:
+        with torch.no_grad():
+            out = predict(_to(predict, rows))
+        return out.argmax(1) if out.dim() > 1 else out
+
+    rows = synthetic(records)
+    together = answer(rows)
+    if together.shape != (len(rows),) or not torch.equal(together, torch.cat([answer(row[None]) for row in rows])):
+        raise VaultError(
+            "the predictor must give one answer per row, whatever the other rows are; it does not on random rows"
+        )
+    return answer
+
+
+def check_training(read: Read, records: Records, model: nn.Module, loss: Loss, clipper: Clipper) -> None:
+    check_map(records, read.through)
+    rows = synthetic(records)
+    if read.through is not None:
+        with torch.no_grad():
+            rows = read.through(_to(read.through, rows))
+    labels = read.block.labels
+    if labels is None and records.y.dtype.kind == "f":
+        y = torch.zeros((_ROWS, *records.y.shape[1:]), dtype=torch.from_numpy(records.y[:0]).dtype)
+    else:
+        y = torch.arange(_ROWS) % max(1, len(labels or (0,)))
+    rows, y = _to(model, rows), _to(model, y)
+    check_independent(model, loss, rows, y)
+    clipper.sum(rows, y)  # the clipper compares its book-keeping with autograd on the batch it sees first
+
+
+def _to(place: object, rows: Tensor) -> Tensor:
+    if isinstance(place, nn.Module):
+        parameter = next(place.parameters(), None)
+        if parameter is not None:
+            return rows.to(parameter.device)
+    return rows

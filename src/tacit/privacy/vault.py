@@ -1,0 +1,293 @@
+"""The vault: private records live here, and a learner sees only what it lets out.
+
+Guarantee: every exit charges the ledger, durably, before it reads a record or draws noise; what it returns is one of a
+handful of mechanisms (clipped noisy gradients, noisy sums, a noisy second moment, count or accuracy, a private label
+set). A learner that holds a vault, blocks and released values is therefore post-processing.
+Conditions: the declarations are true (`Declared`), the store and the key file are secret, the process is trusted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from dp_accounting import dp_event
+from torch import Tensor, nn
+
+from tacit.data import records as data
+from tacit.data.records import Label
+from tacit.errors import VaultError
+from tacit.gradients import Automatic, Clipper, ClipRule, Flat, PerLayer
+from tacit.privacy import exits, rowwise, toeplitz
+from tacit.privacy.admission import Admission
+from tacit.privacy.billing import Bill, Biller
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.declared import Block, Loss, Read
+from tacit.privacy.grant import Grant, prepare
+from tacit.privacy.issue import issue
+from tacit.privacy.keys import NOISE
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import gaussian_
+from tacit.privacy.pin import pin
+from tacit.privacy.plan import GradientPlan, LabelPlan, Plan, SumPlan
+from tacit.privacy.store import Store
+from tacit.privacy.tuning import TuningPlan, Winner, draw_trials
+
+
+class Vault(Admission):
+    """`Vault(ledger)` keeps records in memory; `Vault(ledger, store=folder)` also resumes and keeps memory on disk."""
+
+    def __init__(self, ledger: Ledger, store: str | Path | None = None, *, max_batch: int = 4096) -> None:
+        if max_batch < 1:
+            raise VaultError(f"max_batch must be ≥ 1, got {max_batch}; it is how many records fit in memory at a time")
+        super().__init__(ledger, None if store is None else Store(store))
+        self._billing = Biller(ledger, self._store)
+        self._most = max_batch
+
+    def commit(self, reads: Mapping[Block, Sequence[Plan | dp_event.DpEvent]]) -> None:
+        """Bill all that will ever be read of these blocks, in one transaction. The exits then take their entries."""
+        self.ledger.commit(
+            {
+                block.id: [plan if isinstance(plan, dp_event.DpEvent) else plan.event for plan in plans]
+                for block, plans in reads.items()
+            }
+        )
+
+    def grant(
+        self,
+        reads: Sequence[Read] | Block,
+        plan: GradientPlan,
+        model: nn.Module,
+        loss: Loss,
+        *,
+        work: Mapping[str, Any] | None = None,
+    ) -> Grant:
+        """Reserve `plan.steps` noisy gradients of `model` on the reads, in one transaction over all their blocks.
+
+        Units (records or persons, as the budget says) are drawn, clipped and summed as wholes. `work` is the public
+        configuration (learning rate, optimizer): with a store, the same call after a crash resumes the same grant
+        and is billed once; another configuration, model or folder needs a new grant.
+        """
+        reads = [Read(block=reads)] if isinstance(reads, Block) else list(reads)
+        if not reads or len({read.block.id for read in reads}) != len(reads):
+            raise VaultError("a grant reads one or more blocks, each of them once; merge the reads of one block")
+        rates = [plan.rate if read.rate is None else read.rate for read in reads]
+        records = [self._of(read.block) for read in reads]
+        clipper = Clipper(model, loss, _rule(plan, model))
+        for read, found in zip(reads, records, strict=True):
+            rowwise.check_training(read, found, model, loss, clipper)
+        name = pin(
+            plan=plan.describe(),
+            reads=[
+                [read.block.id, found.fingerprint, rate, read.select, read.through]
+                for read, found, rate in zip(reads, records, rates, strict=True)
+            ],
+            model=model,
+            loss=loss,
+            work=dict(work or {}),
+        )
+        charges = [(read.block, plan.event_at(rate)) for read, rate in zip(reads, rates, strict=True)]
+        bill = self._billing.reserve("gradient", charges, plan.describe(), name)
+        keys, ticket = self.ledger.keys, bill.ticket
+        sampled = [
+            prepare(read, rate, found, keys, ticket, self._most)
+            for read, rate, found in zip(reads, rates, records, strict=True)
+        ]
+        noise_key = keys.derive(NOISE, ticket.generation, ticket.grant)
+        return Grant(
+            plan=plan,
+            model=model,
+            clipper=clipper,
+            reads=sampled,
+            bill=bill,
+            noise_key=noise_key,
+            most=self._most,
+        )
+
+    def sums(
+        self,
+        block: Block,
+        plan: SumPlan,
+        *,
+        labels: Sequence[Label] | None = None,
+        through: nn.Module | None = None,
+    ) -> Tensor:
+        """Noisy Σ of features per label, shape (labels, features); every label gets noise, also one that is absent."""
+        records, space = self._of(block), _labels(block, labels)
+        rowwise.check_map(records, through)
+        return self._release(
+            "sums",
+            block,
+            plan,
+            lambda: exits.label_sums(records, space, through, plan.clip, self._most),
+            shape=(len(space), exits.width(records, through)),
+            bound=plan.clip,
+            detail={"labels": list(space), "through": pin(map=through)},
+        )
+
+    def second_moment(self, block: Block, plan: SumPlan, *, through: nn.Module | None = None) -> Tensor:
+        """Noisy Σφφᵀ, symmetric: standard deviation s on the diagonal and s/√2 off it, s = plan.std · clip²."""
+        records = self._of(block)
+        rowwise.check_map(records, through)
+        size = exits.width(records, through)
+        row, column = torch.triu_indices(size, size)
+        scale = torch.where(row == column, 1.0, 0.5**0.5)
+        noisy = self._release(
+            "second moment",
+            block,
+            plan,
+            # Off-diagonal entries times √2: in these coordinates the norm is the Frobenius norm of the matrix.
+            lambda: exits.second_moment(records, through, plan.clip, self._most)[row, column] / scale,
+            shape=(len(row),),
+            bound=plan.clip**2,
+            detail={"through": pin(map=through)},
+        )
+        out = torch.empty(size, size, dtype=noisy.dtype)
+        out[row, column] = noisy * scale
+        out[column, row] = noisy * scale
+        return out
+
+    def count(self, block: Block, plan: SumPlan) -> float:
+        """Noisy number of units."""
+        records = self._of(block)
+        return float(
+            self._release("count", block, plan, lambda: torch.tensor([float(records.units)]), shape=(1,), bound=1.0)
+        )
+
+    def accuracy(self, block: Block, predict: Callable[[Tensor], Tensor], plan: SumPlan) -> float:
+        """Noisy accuracy: Σ over units of their share of right answers, over the public nominal size.
+
+        `predict`: a released model, from a batch of features to label positions (a module's logits are ranked).
+        """
+        records = self._of(block)
+        answer = rowwise.check_predictor(records, predict)
+        y = torch.from_numpy(data.positions(records.y, _labels(block, None)))
+
+        def right(index: Tensor) -> Tensor:
+            return exits.guarded(lambda: answer(records.features(index)).cpu() == y[index])
+
+        total = self._release(
+            "accuracy",
+            block,
+            plan,
+            lambda: torch.tensor([exits.unit_means(records, right, self._most)]),
+            shape=(1,),
+            bound=1.0,
+            detail={"predict": pin(predict=predict)},
+        )
+        return float(total) / block.size
+
+    def label_set(self, block: Block, plan: LabelPlan) -> tuple[Label, ...]:
+        """The labels whose noisy count reaches the plan's threshold. Then use `with_labels`."""
+        records, keys = self._of(block), self.ledger.keys
+        bill = self._bill("label set", block, plan.event, plan.describe())
+        counts = exits.label_counts(records, plan.labels_per_unit, keys.identity_key)
+        # Without candidates the names are sorted: the order of the records must not show.
+        names = sorted(counts, key=repr) if plan.candidates is None else plan.candidates
+        noise_key = keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)
+        noise = gaussian_(torch.empty(len(names)), noise_key, 0, plan.std).tolist()
+        kept = tuple(name for name, z in zip(names, noise, strict=True) if counts.get(name, 0.0) + z >= plan.cut)
+        bill.release()
+        return kept
+
+    def umbrella(
+        self,
+        blocks: Sequence[Block],
+        plan: TuningPlan,
+        trial: Callable[[np.random.Generator], tuple[float, Any]],
+    ) -> Winner:
+        """Private tuning under one charge: runs `trial` a secret random number of times, returns the best result only.
+
+        Each trial draws its hyper-parameters from the generator it gets, may use each read of the plan once on each
+        block, and returns (score, result); the score comes from these reads or from public data.
+        """
+        fresh = int(np.random.SeedSequence().generate_state(1)[0])  # a study is never resumed: its trials are secret
+        name = pin(plan=plan.describe(), blocks=[block.id for block in blocks], fresh=fresh)
+        bill = self._billing.bill("tuning", [(block, plan.event) for block in blocks], plan.describe(), name)
+        allowance = {block.id: plan.events for block in blocks}
+        best = Winner(score=None, result=None)
+        for number in range(draw_trials(plan, self.ledger.keys, bill.ticket)):
+            with self._billing.trial(bill.ticket, number, allowance):
+                score, result = trial(np.random.default_rng())
+            if best.score is None or score > best.score:
+                best = Winner(score=float(score), result=result)
+        bill.release()
+        return best
+
+    def unsafe(self, block: Block, why: str) -> tuple[Tensor, Tensor]:
+        """The raw records: NOT PRIVATE. For public data, or where the policy allows it; every certificate says so."""
+        if not block.public:
+            self.ledger.policy.require("allow_unsafe", what=f"the raw records of {block} ({why})")
+        self.ledger.expose(block.id, why)
+        records = self._of(block)
+        y = records.y if block.labels is None else data.positions(records.y, block.labels)
+        return records.features(torch.arange(len(records.rows))), torch.from_numpy(y)
+
+    def certificate(self, block: Block, *, method: str, **said: Any) -> Certificate:
+        """What the ledger supports for the block's stream, as of now; see `issue` for what else can be said."""
+        return issue(self.ledger, block.stream_id, method=method, **said)
+
+    def _release(
+        self,
+        kind: str,
+        block: Block,
+        plan: SumPlan,
+        compute: Callable[[], Tensor],
+        *,
+        shape: tuple[int, ...],
+        bound: float,
+        detail: Mapping[str, Any] | None = None,
+    ) -> Tensor:
+        """Bill, compute, add noise, let out: the one path of every sum-like exit. `bound`: the sensitivity."""
+        if plan.horizon > 1 and plan.participations < block.tasks_per_unit:
+            raise VaultError(
+                f"a unit of {block.stream!r} may be in {block.tasks_per_unit} tasks, the plan covers "
+                f"{plan.participations}; set participations={block.tasks_per_unit}"
+            )
+        described = {**plan.describe(), "kind": kind, "shape": list(shape), **(detail or {})}
+        keys = self.ledger.keys
+        series = keys.identity("series", block.stream, pin(**described)) if plan.horizon > 1 else None
+        bill = self._bill(kind, block, plan.event, described, series=series, horizon=plan.horizon)
+        total = compute().to(torch.float64)
+        if series is None:
+            key = keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)
+            noise = gaussian_(torch.empty(shape, dtype=torch.float64), key, 0, plan.std)
+        else:  # noise of this task = Σ_k g_k z_{t−k}; the z of earlier tasks are derived again from the key
+            key = keys.derive(NOISE, bill.ticket.generation, "series", series)
+            now = bill.ticket.position or 0
+            noise = torch.zeros(shape, dtype=torch.float64)
+            for back, weight in enumerate(toeplitz.inverse(plan.horizon)[: now + 1]):
+                noise += weight * gaussian_(torch.empty(shape), key, now - back, plan.std)
+        out = (total + bound * noise).to(torch.float32)
+        bill.release()
+        return out
+
+    def _bill(
+        self,
+        kind: str,
+        block: Block,
+        event: dp_event.DpEvent,
+        described: Mapping[str, Any],
+        *,
+        series: str | None = None,
+        horizon: int = 1,
+    ) -> Bill:
+        name = pin(kind=kind, plan=described, block=block.id, records=self._of(block).fingerprint)
+        return self._billing.bill(kind, [(block, event)], described, name, series=series, horizon=horizon)
+
+
+def _labels(block: Block, labels: Sequence[Label] | None) -> tuple[Label, ...]:
+    space = block.labels if labels is None else tuple(labels)
+    if space is None:
+        raise VaultError(f"{block} has no public label set; name the labels, or learn them with label_set")
+    return space
+
+
+def _rule(plan: GradientPlan, model: nn.Module) -> ClipRule:
+    if plan.clipping == "flat":
+        return Flat(norm=plan.clip)
+    if plan.clipping == "automatic":
+        return Automatic(norm=plan.clip)
+    layers = sum(parameter.requires_grad for parameter in model.parameters())
+    return PerLayer(norms=plan.clip / max(1, layers) ** 0.5)

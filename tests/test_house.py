@@ -1,0 +1,152 @@
+"""The house: arrows point one way, records are read inside the vault only, and importing is quick and quiet."""
+
+import ast
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+import tacit
+from tacit import Block, Budget, Declared, GradientPlan, Ledger, Read, SumPlan, Vault
+from tacit.gradients.losses import cross_entropy
+
+ROOT = Path(tacit.__file__).parent
+UPPER = {"learners", "experiment", "service", "report", "audit", "robustness", "cli", "memory", "models", "metrics"}
+ALLOWED = {
+    "data": {"data", "errors"},
+    "gradients": {"gradients", "errors"},
+    "privacy": {"privacy", "gradients", "data", "errors"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tacit"):
+            parts = node.module.split(".")
+            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("tacit.")}
+    return found
+
+
+@pytest.mark.parametrize("room", ALLOWED)
+def test_arrows_point_one_way(room: str) -> None:
+    for path in (ROOT / room).rglob("*.py"):
+        assert imports(path) <= ALLOWED[room], path
+
+
+def test_nobody_outside_the_vault_touches_record_sets() -> None:
+    for path in ROOT.rglob("*.py"):
+        if path.relative_to(ROOT).parts[0] not in ("privacy", "data"):
+            assert "data.records" not in path.read_text(), path
+
+
+def test_nothing_reads_or_writes_a_pickle() -> None:
+    for path in ROOT.rglob("*.py"):
+        names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+        assert "pickle" not in path.read_text().replace("never a pickle", "").replace("No pickle", ""), path
+        assert not ("load" in names and "torch.load(" in path.read_text()), path
+
+
+def test_importing_tacit_is_light() -> None:
+    code = "import tacit, sys; print('torch' in sys.modules, 'dp_accounting' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split() == ["False"] * 2
+
+
+def test_every_public_name_is_there() -> None:
+    for name in tacit.__all__:
+        assert getattr(tacit, name).__name__ == name
+    assert set(tacit.__all__) == set(tacit._HOMES)
+
+
+class Spied(Dataset[tuple[torch.Tensor, int]]):
+    """Notes who asks for its features."""
+
+    def __init__(self) -> None:
+        self.askers: list[list[str]] = []
+
+    def __len__(self) -> int:
+        return 30
+
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
+        self.askers.append([f"{Path(f.filename).stem}.{f.name}" for f in traceback.extract_stack()])
+        return torch.randn(4, generator=torch.Generator().manual_seed(i)), i % 2
+
+
+EXITS = {"vault.sums", "vault.second_moment", "vault.accuracy", "vault.label_set", "vault.count", "grant.gradient"}
+WAYS_IN = {"admission.admit"}
+
+
+def learner(info: dict[str, object], block: Block, vault: Vault) -> dict[str, torch.Tensor]:
+    """A learner as issue after issue will write them: it sees public facts, handles and released values."""
+    assert all(isinstance(value, int | float | str | tuple | bool | Budget | None) for value in vars(block).values())
+    model = nn.Linear(4, 2)
+    plan = GradientPlan(rate=0.5, steps=3, noise=2.0)
+    moments = SumPlan(noise=5.0)
+    vault.commit({block: [plan, moments, moments, moments, moments]})
+    grant = vault.grant([Read(block=block, select=lambda x, y: y >= 0)], plan, model, cross_entropy)
+    for _ in grant:
+        grant.backward()
+    vault.sums(block, moments)
+    vault.second_moment(block, moments)
+    vault.count(block, moments)
+    vault.accuracy(block, model.eval(), moments)
+    return {name: p.detach() for name, p in model.named_parameters()}
+
+
+def test_records_are_read_inside_the_vaults_exits_only() -> None:
+    data = Spied()
+    with Ledger.throwaway() as ledger:
+        vault = Vault(ledger)
+        budget = Budget(epsilon=10.0, delta=1e-5)
+        block = vault.admit(data, Declared(stream="s", task="t", budget=budget, size=30, labels=(0, 1), public=True))
+        admitted = len(data.askers)
+        assert all(WAYS_IN & set(asker) for asker in data.askers)
+        learner({"labels": (0, 1)}, block, vault)
+    inside = data.askers[admitted:]
+    assert inside
+    for asker in inside:
+        place = asker.index("test_house.learner")
+        entry = asker[place + 1]
+        assert entry in EXITS | {"vault.grant", "grant.backward"}, asker
+
+
+def test_the_ledger_is_charged_before_a_record_is_read() -> None:
+    """At the first read of every exit the charge is already in the ledger."""
+    with Ledger.throwaway() as ledger:
+        seen: list[str] = []
+
+        class Checking(Spied):
+            def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
+                seen.extend(grant.state for grant in ledger.statement(1).grants) if armed else None
+                return super().__getitem__(i)
+
+        armed = False
+        vault = Vault(ledger)
+        budget = Budget(epsilon=10.0, delta=1e-5)
+        facts = Declared(stream="s", task="t", budget=budget, size=30, labels=(0, 1), public=True)
+        block = vault.admit(Checking(), facts)
+        armed = True
+        grant = vault.grant(block, GradientPlan(rate=0.9, steps=1, noise=2.0), nn.Linear(4, 2), cross_entropy)
+        assert seen == []
+        grant.gradient()
+        assert seen and set(seen) == {"CHARGED"}
+
+
+def test_a_block_says_nothing_of_its_records() -> None:
+    with Ledger.throwaway() as ledger:
+        vault = Vault(ledger)
+        budget = Budget(epsilon=1.0, delta=1e-5)
+        shown = []
+        for stream, n in (("a", 10), ("a2", 11)):
+            facts = Declared(stream=stream, task="t", budget=budget, size=10, labels=(0, 1), public=True)
+            block = vault.admit((np.ones((n, 1)) * np.arange(n)[:, None], np.zeros(n)), facts)
+            shown.append({key: value for key, value in vars(block).items() if key not in ("id", "stream_id", "stream")})
+        assert shown[0] == shown[1]
