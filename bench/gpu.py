@@ -84,30 +84,29 @@ def private(
 ) -> Step:
     clipper = Clipper(model, cross_entropy, CLIP)
     out = clipper.buffer()
-    views = list(clipper.views(out).values())
     trained = [p for p in model.parameters() if p.requires_grad]
-    draw = _noise(noise)
+    draw = _noise(noise, out)
     with cast():  # Poisson batches change in size: kernels must not be compiled for one size alone
         for size in (len(x) - 1, len(x) - 2):
             clipper.sum(x[:size], y[:size], out=out)
 
     def step() -> None:
-        draw(out)
+        total = draw()
         with cast():
-            clipper.sum(x, y, out=out, add=True)
+            views = clipper.sum(x, y, out=total, add=True)
         with torch.no_grad():
-            torch._foreach_add_(trained, views, alpha=-RATE / len(x))
+            torch._foreach_add_(trained, list(views.values()), alpha=-RATE / len(x))
 
     return step
 
 
-def _noise(source: str) -> Callable[[Tensor], object]:
+def _noise(source: str, out: Tensor) -> Callable[[], Tensor]:
     if source == "cipher":
-        from tacit.privacy.noise import gaussian_
+        from tacit.privacy.noise import NoiseAhead
 
-        key, counter = bytes(range(32)), iter(range(1 << 62))  # a bench has no secret
-        return lambda out: gaussian_(out, key, next(counter), NOISE * CLIP)
-    return lambda out: out.normal_(0.0, NOISE * CLIP)
+        ahead, counter = NoiseAhead(out, bytes(range(32)), NOISE * CLIP), iter(range(1 << 62))  # a bench has no secret
+        return lambda: ahead.take(next(counter))
+    return lambda: out.normal_(0.0, NOISE * CLIP)
 
 
 def seconds(step: Step, inner: int, device: str) -> float:

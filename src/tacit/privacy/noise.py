@@ -20,6 +20,7 @@ CIPHER_CPU = "AES-256-CTR, Box-Muller, float32"
 CIPHER_GPU = "ChaCha20, Box-Muller, float32"
 
 _RARE = 1 << 7  # a radius word below this gets 31 more bits: it happens once in 2²⁴
+_COPIED = 1 << 21  # for a GPU: up to so many normals are drawn on the CPU
 _CHUNK = 1 << 18  # pairs
 _TURN = 2.0 * math.pi * 2.0**-32
 _SECOND = 1 << 63  # where the additional bits lie; steps are counted below it
@@ -70,29 +71,37 @@ def _chacha_normals(head: Tensor, second: Tensor, half: int) -> Tensor:
 
 
 class NoiseAhead:
-    """The noise of a grant, step by step; on the CPU the next step's is drawn on a second thread meanwhile.
+    """The noise of a grant, step by step; the next step's is drawn on a second thread meanwhile.
 
-    What `take(step)` holds depends on the key and the step alone, drawn ahead or not. The buffer may be written to and
-    is valid until the next call but one.
+    What `take(step)` holds depends on the key, the step and the kind of device alone, drawn ahead or not. The buffer
+    may be written to and is valid until the next call but one. For a GPU, little noise is drawn on the CPU and copied
+    (it costs the GPU nothing), much of it on the GPU.
     """
 
     def __init__(self, like: Tensor, key: bytes, std: float) -> None:
         self._key, self._std = key, std
-        self._buffers = [torch.empty_like(like), torch.empty_like(like)]
+        self._out = [torch.empty_like(like), torch.empty_like(like)]
+        copied = like.is_cuda and like.numel() <= _COPIED
+        self._drawn = (
+            [torch.empty(like.shape, dtype=like.dtype, pin_memory=True) for _ in "ab"] if copied else self._out
+        )
         self._ahead: tuple[int, Future[Tensor]] | None = None
 
     def take(self, step: int, *, last: bool = False) -> Tensor:
         """The noise of `step`; unless it is the last one, that of the next step is begun."""
         step_ahead, work = self._ahead or (None, None)
-        drawn = None if work is None else work.result()
-        out = drawn if drawn is not None and step_ahead == step else self._draw(step)
+        ready = None if work is None else work.result()
+        noise = ready if ready is not None and step_ahead == step else self._draw(step)
+        out = self._out[step % 2]
+        if noise is not out:
+            out.copy_(noise)
         self._ahead = None
-        if not last and not out.is_cuda:
+        if not last and not noise.is_cuda:
             self._ahead = (step + 1, _second_thread(os.getpid()).submit(self._draw, step + 1))
         return out
 
     def _draw(self, step: int) -> Tensor:
-        return gaussian_(self._buffers[step % 2], self._key, step, self._std)
+        return gaussian_(self._drawn[step % 2], self._key, step, self._std)
 
 
 @cache
