@@ -8,13 +8,14 @@ CASES = {
     "from tacit import Budget, GradientPlan, Ledger, Vault": "from tacit import Budget, GradientPlan, Ledger, Vault",
     "ε by PLD (q=.01, σ=1, 10,000 steps)": "print(accounting.epsilon(event, 1e-5, method='pld'))",
     "ε by RDP (the same)": "print(accounting.epsilon(event, 1e-5, method='rdp'))",
-    "noise for ε=1 (the same)": "print(calibrate.gradient_noise(Budget(epsilon=1.0, delta=1e-5), rate=.01, steps=10_000))",
+    "noise for ε=1 (the same)": "print(calibrate.gradient_noise(budget, rate=.01, steps=10_000))",
 }
 SETUP = """
 import time
 from tacit import Budget
 from tacit.privacy import accounting, calibrate, events
 event = events.poisson_gaussian(0.01, 1.0, 10_000)
+budget = Budget(epsilon=1.0, delta=1e-5)
 """
 
 

@@ -6,7 +6,6 @@ let out raw, an audit above the bound) gives null and the reason, never a number
 """
 
 import json
-import math
 import subprocess
 import uuid
 from collections.abc import Sequence
@@ -16,28 +15,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tacit.errors import CertificateError
-from tacit.privacy import accounting, events
-from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import (
     Assumption,
     Audit,
     Certificate,
-    Certified,
     Claims,
     Labels,
     LedgerSection,
     Library,
     Mechanism,
     Observer,
-    OverTasks,
     PaperClaim,
     Schedule,
-    TaskBound,
     UnitSection,
 )
 from tacit.privacy.claims import Claim
-from tacit.privacy.filters import RenyiFilter
-from tacit.privacy.ledger import BlockStatement, GrantStatement, Ledger, Statement
+from tacit.privacy.composition import certified as composed
+from tacit.privacy.composition import finite
+from tacit.privacy.ledger import GrantStatement, Ledger, Statement
 from tacit.privacy.noise import CIPHER_CPU, CIPHER_GPU
 
 Tuning = Literal["none", "public data", "charged", "not accounted"]
@@ -66,7 +61,7 @@ def issue(
     statement = ledger.statement(stream_id)
     terms, budget = statement.terms, statement.terms.budget
     test_keys = ledger.keys.test
-    certified = _certified(statement, _reason(statement, test_keys))
+    certified = composed(statement, _reason(statement, test_keys))
     refuting = [
         audit for audit in audits if certified.epsilon is not None and audit.epsilon_lower_bound > certified.epsilon
     ]
@@ -118,114 +113,6 @@ def issue(
         ),
         data_fingerprint=statement.identity,
     )
-
-
-def _certified(statement: Statement, broken: str | None) -> Certified:
-    budget = statement.terms.budget
-    tasks = [_task(root, budget) for root in _roots(statement)]
-    rules = _over_tasks(statement, tasks)
-    applying = next(rule for rule in rules if rule.applies)
-    epsilon = None if broken else _finite(statement.epsilon)
-    reason = broken or ("" if epsilon is not None else "the charges have no finite epsilon") or applying.holds_for
-    return Certified(
-        epsilon=epsilon,
-        delta=budget.delta,
-        reason=reason,
-        curve=() if epsilon is None else _curve(statement, tasks, epsilon),
-        accountant=f"{statement.accountant}; dp-accounting {metadata.version('dp-accounting')}",
-        tasks=tuple(tasks),
-        over_tasks=tuple(rules),
-    )
-
-
-def _roots(statement: Statement) -> list[list[BlockStatement]]:
-    """The leaves of every task: a unit is in one of them."""
-    roots: dict[int, list[BlockStatement]] = {}
-    for block in statement.blocks:
-        if block.row.state != "split":
-            roots.setdefault(block.row.root_id, []).append(block)
-    return list(roots.values())
-
-
-def _task(leaves: list[BlockStatement], budget: Budget) -> TaskBound:
-    worst = max(leaves, key=lambda leaf: math.inf if leaf.row.exposed else leaf.epsilon)
-    return TaskBound(
-        task=worst.row.task,
-        part=worst.row.part,
-        mode=worst.row.mode,
-        epsilon=None if worst.row.exposed else _finite(worst.epsilon),
-        delta=budget.delta,
-        events=tuple(json.loads(text) for text in worst.events),
-    )
-
-
-def _over_tasks(statement: Statement, tasks: list[TaskBound]) -> list[OverTasks]:
-    """Every rule for a unit in n tasks; exactly one applies."""
-    terms, budget = statement.terms, statement.terms.budget
-    k = terms.tasks_per_unit
-    n = len(tasks) if k == 1 else min(k, len(tasks))
-    losses = sorted((math.inf if t.epsilon is None else t.epsilon for t in tasks), reverse=True)[:n]
-    applies = "parallel" if k == 1 else "accountant" if terms.fixed_schedule else "adaptive filter"
-
-    def rule(name: Any, epsilon: float, delta: float, holds_for: str) -> OverTasks:
-        return OverTasks(
-            rule=name, epsilon=_finite(epsilon), delta=delta, tasks=n, applies=name == applies, holds_for=holds_for
-        )
-
-    by_accountant = statement.epsilon if applies == "accountant" else _compose(tasks, n, budget)
-    by_filter = (
-        RenyiFilter.for_budget(budget).epsilon(budget.delta) if applies == "adaptive filter" else _rdp(tasks, n, budget)
-    )
-    return [
-        rule("parallel", max(losses, default=0.0), budget.delta, "a unit that is in one task only"),
-        rule("basic", sum(losses), min(1.0, n * budget.delta), f"a unit in {n} tasks, plans chosen in any way"),
-        rule("accountant", by_accountant, budget.delta, f"a unit in {n} tasks whose plans were fixed in advance"),
-        rule(
-            "adaptive filter",
-            by_filter,
-            budget.delta,
-            f"a unit in {n} tasks, plans chosen as one goes, under a Rényi filter",
-        ),
-    ]
-
-
-def _compose(tasks: list[TaskBound], n: int, budget: Budget) -> float:
-    """ε of the n costliest tasks together; open tasks have no event list and fall back to their sum."""
-    worst = sorted(tasks, key=lambda task: math.inf if task.epsilon is None else task.epsilon, reverse=True)[:n]
-    if any(task.mode == "open" or task.epsilon is None for task in worst):
-        return sum(math.inf if task.epsilon is None else task.epsilon for task in worst)
-    whole = events.compose(events.from_json(json.dumps(event)) for task in worst for event in task.events)
-    return accounting.epsilon(whole, budget.delta, budget.adjacency)
-
-
-def _rdp(tasks: list[TaskBound], n: int, budget: Budget) -> float:
-    worst = sorted(tasks, key=lambda task: math.inf if task.epsilon is None else task.epsilon, reverse=True)[:n]
-    if any(task.mode == "open" or task.epsilon is None for task in worst):
-        return math.inf
-    whole = events.compose(events.from_json(json.dumps(event)) for task in worst for event in task.events)
-    return accounting.epsilon(whole, budget.delta, budget.adjacency, "rdp")
-
-
-def _curve(statement: Statement, tasks: list[TaskBound], epsilon: float) -> tuple[tuple[float | None, float], ...]:
-    """(ε, δ) at other δ, for streams whose units are in one committed task; otherwise the certified pair alone."""
-    budget = statement.terms.budget
-    if statement.terms.tasks_per_unit > 1 or any(task.mode == "open" for task in tasks):
-        return ((epsilon, budget.delta),)
-    lists = {json.dumps(task.events, sort_keys=True): task.events for task in tasks}
-    points: list[tuple[float | None, float]] = []
-    for factor in (1e-2, 1.0, 1e2):
-        delta = budget.delta * factor
-        if delta < 1 and factor != 1.0:
-            losses = [
-                accounting.epsilon(
-                    events.compose(events.from_json(json.dumps(event)) for event in each), delta, budget.adjacency
-                )
-                for each in lists.values()
-            ]
-            points.append((_finite(max(losses, default=0.0)), delta))
-        elif factor == 1.0:
-            points.append((epsilon, delta))
-    return tuple(points)
 
 
 def _reason(statement: Statement, test_keys: bool) -> str | None:
@@ -315,7 +202,7 @@ def _paper(claim: Claim) -> PaperClaim:
         paper=claim.paper,
         formula=claim.formula,
         adjacency=claim.adjacency,
-        epsilon=_finite(claim.epsilon),
+        epsilon=finite(claim.epsilon),
         delta=claim.delta,
         max_order=claim.max_order,
         source=claim.source,
@@ -329,7 +216,3 @@ def _library() -> Library:
         done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
         commit = done.stdout.strip() or None
     return Library(name="tacit", version=metadata.version("tacit"), git_commit=commit)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
