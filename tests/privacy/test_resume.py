@@ -179,6 +179,16 @@ def test_records_that_changed_cannot_reuse_the_noise(tmp_path: Path) -> None:
         vault.grant(block, PLAN, model(), cross_entropy)
 
 
+def test_another_label_set_cannot_reuse_the_noise(tmp_path: Path) -> None:
+    vault, block = world(tmp_path)
+    grant = vault.grant(block, PLAN, model(), cross_entropy)
+    grant.gradient()
+    crash(grant)
+    vault, block = world(tmp_path)
+    with pytest.raises(BudgetExceeded):
+        vault.grant(vault.with_labels(block, (0, 1)), PLAN, model(), cross_entropy)
+
+
 def test_seek_cannot_skip_ahead(tmp_path: Path) -> None:
     vault, block = world(tmp_path)
     grant = vault.grant(block, PLAN, model(), cross_entropy)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from tacit import Budget, Declared, GradientPlan, Ledger, Read, Vault
 from tacit.errors import BudgetExceeded, PlanError, UnsupportedModel, VaultError
 from tacit.gradients import clipper as clipper_module
+from tacit.privacy import accounting, events
 from tacit.privacy import grant as grant_module
 from tacit.privacy import noise as noise_module
 from tacit.privacy.grant import Grant
@@ -281,32 +282,53 @@ def test_several_reads_share_one_noise_draw_and_each_block_pays(vault: Vault, ad
     a = admit(np.full((4, 1), 1.0), np.zeros(4), task="a", size=4)
     b = admit(np.full((6, 1), -0.5), np.zeros(6), task="b", size=6)
     quiet = plan(noise=1e-3, steps=1)
-    g = vault.grant([Read(block=a), Read(block=b, rate=0.5)], plan(), linear(1), sum_loss)
+    g = vault.grant([Read(a), Read(b, 0.5)], plan(), linear(1), sum_loss)
     assert g.expected_batch == 4 + 3
     g.close()
-    total = vault.grant([Read(block=a), Read(block=b)], quiet, linear(1), sum_loss).gradient()["weight"]
+    total = vault.grant([Read(a), Read(b)], quiet, linear(1), sum_loss).gradient()["weight"]
     assert float(total) == pytest.approx((4 - 3) / 10, abs=0.01)
     tasks = {block.row.task: block.epsilon for block in ledger.statement(a.stream_id).blocks}
     assert tasks["a"] == tasks["b"] > 0
 
 
+def test_recurring_persons_pay_for_the_noise_that_their_tasks_share(vault: Vault, admit: Admit, ledger: Ledger) -> None:
+    """Two tasks of one person in one draw move the sum by 2·clip: as much as one Gaussian of half the noise."""
+    person = Budget(epsilon=1e9, delta=1e-5, unit="person")
+    facts = {"budget": person, "tasks_per_unit": 2, "size": 1, "labels": (0,)}
+    blocks = [admit([[9.0 + t]], [0], ids=["ann"], task=str(t), **facts) for t in range(2)]
+    wide, quiet = plan(noise=4.0), plan(**QUIET)
+    grant = vault.grant([Read(block) for block in blocks], wide, linear(1), sum_loss)
+    assert ledger.epsilon(blocks[0].stream_id) == pytest.approx(
+        accounting.epsilon(events.gaussian(2.0), 1e-5), rel=1e-6
+    )
+    grant.close()
+    moved = vault.grant([Read(block) for block in blocks], quiet, linear(1), sum_loss).gradient()["weight"] * 2
+    assert float(moved) == pytest.approx(2 * 1.5, abs=0.02)
+
+
+def test_blocks_of_two_streams_do_not_share_a_draw(vault: Vault, admit: Admit) -> None:
+    a, b = admit([[1.0]], [0], stream="a"), admit([[2.0]], [0], stream="b")
+    with pytest.raises(VaultError, match="one stream"):
+        vault.grant([Read(a), Read(b)], plan(), linear(1), sum_loss)
+
+
 def test_the_same_block_twice_in_a_grant_is_refused(vault: Vault, admit: Admit) -> None:
     a = admit(np.ones((4, 1)), np.zeros(4))
     with pytest.raises(VaultError, match="each of them once"):
-        vault.grant([Read(block=a), Read(block=a)], plan(), linear(1), sum_loss)
+        vault.grant([Read(a), Read(a)], plan(), linear(1), sum_loss)
 
 
 def test_select_is_a_rule_on_one_record(vault: Vault, admit: Admit) -> None:
     x = np.asarray([[1.0], [1.0], [5.0]])
     block = admit(x, [0, 1, 1], size=1)
-    read = Read(block=block, select=lambda x, y: (y == 1) & (x[0] < 3))
+    read = Read(block, select=lambda x, y: (y == 1) & (x[0] < 3))
     g = vault.grant([read], plan(**QUIET), linear(1), sum_loss).gradient()["weight"]
     assert float(g) == pytest.approx(1.0, abs=0.02)
 
 
 def test_a_rule_that_looks_at_others_cannot_be_written(vault: Vault, admit: Admit) -> None:
     block = admit(np.ones((3, 1)), [0, 1, 1], size=1)
-    read = Read(block=block, select=lambda x, y: y > y.sort().values[1])
+    read = Read(block, select=lambda x, y: y > y.sort().values[1])
     with pytest.raises(VaultError, match="withheld"):
         vault.grant([read], plan(), linear(1), sum_loss)
 
@@ -315,7 +337,7 @@ def test_through_runs_a_frozen_map_inside(vault: Vault, admit: Admit) -> None:
     doubling = nn.Linear(1, 1, bias=False).eval()
     doubling.weight.data.fill_(2.0)
     block = admit(np.full((3, 1), 0.25), np.zeros(3), size=1)
-    g = vault.grant([Read(block=block, through=doubling)], plan(**QUIET), linear(1), sum_loss).gradient()["weight"]
+    g = vault.grant([Read(block, through=doubling)], plan(**QUIET), linear(1), sum_loss).gradient()["weight"]
     assert float(g) == pytest.approx(1.5, abs=0.02)
     assert doubling.weight.grad is None
 
@@ -323,7 +345,7 @@ def test_through_runs_a_frozen_map_inside(vault: Vault, admit: Admit) -> None:
 def test_a_map_in_training_mode_is_refused(vault: Vault, admit: Admit) -> None:
     block = admit(np.ones((3, 1)), np.zeros(3))
     with pytest.raises(VaultError, match=r"\.eval\(\)"):
-        vault.grant([Read(block=block, through=nn.BatchNorm1d(1))], plan(), linear(1), sum_loss)
+        vault.grant([Read(block, through=nn.BatchNorm1d(1))], plan(), linear(1), sum_loss)
 
 
 def test_models_that_mix_examples_are_refused(vault: Vault, admit: Admit, ledger: Ledger) -> None:

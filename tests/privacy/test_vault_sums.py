@@ -29,8 +29,8 @@ def sums_noise_is_right(vault: Vault, admit: Admit) -> bool:
 
 def moment_noise_is_right(vault: Vault, admit: Admit) -> bool:
     """Symmetric, standard deviation s on the diagonal and s/√2 off it, s = noise · clip²."""
-    out = vault.second_moment(admit(np.zeros((5, 200)), np.zeros(5)), PLAN).numpy()
-    upper = out[np.triu_indices(200, 1)]
+    out = vault.second_moment(admit(np.zeros((5, 700)), np.zeros(5)), PLAN).numpy()
+    upper = out[np.triu_indices(700, 1)]
     return bool((out == out.T).all()) and scale_is(np.diag(out), 12.0) and scale_is(upper, 12.0 / math.sqrt(2))
 
 
@@ -88,13 +88,13 @@ def test_broken_code_is_caught(
 
 def test_the_scales_are_two_sided(fixed: Vault, admit_fixed: Admit) -> None:
     assert_scale(fixed.sums(admit_fixed(np.zeros((3, 300)), np.zeros(3), task="a"), PLAN).numpy(), 6.0)
-    moment = fixed.second_moment(admit_fixed(np.zeros((3, 300)), np.ones(3), task="b"), PLAN).numpy()
+    moment = fixed.second_moment(admit_fixed(np.zeros((3, 700)), np.ones(3), task="b"), PLAN).numpy()
     assert_scale(np.diag(moment), 12.0)
-    assert_scale(moment[np.triu_indices(300, 1)], 12.0 / math.sqrt(2))
+    assert_scale(moment[np.triu_indices(700, 1)], 12.0 / math.sqrt(2))
 
 
 def test_counts_and_accuracies_have_noise_of_the_stated_scale(fixed: Vault, admit_fixed: Admit) -> None:
-    vault, n = fixed, 300
+    vault, n = fixed, 500
     block = admit_fixed(np.ones((40, 2)) * np.arange(40)[:, None], np.zeros(40), size=50)
     plan = SumPlan(noise=5.0)
     vault.commit({block: [plan] * (2 * n)})
@@ -172,6 +172,18 @@ def test_prefix_sums_carry_the_noise_of_the_factorisation(fixed: Vault, admit_fi
     assert np.corrcoef(outs[0].ravel(), outs[1].ravel())[0, 1] < -0.3
     with pytest.raises(LedgerError, match="horizon"):
         fixed.sums(admit_fixed(np.zeros((9, 500)), np.zeros(9), task="5"), plan)
+
+
+def test_a_task_is_in_a_series_once(vault: Vault, admit: Admit) -> None:
+    """Its units would meet the same z twice, and be charged as if the two were independent."""
+    plan = SumPlan(noise=1.0, horizon=4, series="p")
+    block = admit(np.arange(40)[:, None], np.zeros(40))
+    train, memory = vault.split(block, {"train": 0.5, "memory": 0.5})
+    vault.commit({train: [plan, plan], memory: [plan]})
+    vault.sums(train, plan)
+    for part in (train, memory):
+        with pytest.raises(LedgerError, match="in this series already"):
+            vault.sums(part, plan)
 
 
 def test_toeplitz_numbers() -> None:

@@ -64,6 +64,7 @@ class Admission:
             found = found.only_records(data.positions(found.y, declared.labels) >= 0)
         block = Block(
             id=row.id,
+            root=row.root_id,
             stream_id=stream,
             stream=declared.stream,
             task=declared.task,

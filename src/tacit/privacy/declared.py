@@ -4,7 +4,7 @@ Nothing here is taken from the data. A number that depends on the data and reach
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from dp_accounting import dp_event
@@ -59,6 +59,8 @@ class Block:
     """A handle to records in the vault. It holds public facts only and cannot be read."""
 
     id: int
+    root: int
+    """The block of the whole task; a unit of the task is in one part of it."""
     stream_id: int
     stream: str
     task: str
@@ -73,13 +75,14 @@ class Block:
         return f"{self.stream}/{self.task}/{self.part}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Read:
     """One block's part in a grant: at which rate, which records (a public rule), through which frozen feature map."""
 
     block: Block
     rate: float | None = None
     """None: the plan's rate."""
+    _: KW_ONLY
     select: Callable[[Tensor, Tensor], Tensor] | None = None
     """A rule on one record, `(x, y) → bool tensor`, with public constants and released models; mapped by vmap."""
     through: nn.Module | None = None

@@ -67,9 +67,13 @@ class GradientPlan:
         """What a block that is read at the plan's own rate is charged."""
         return self.event_at(self.rate)
 
-    def event_at(self, rate: float) -> dp_event.DpEvent:
-        """What a block that is read at `rate` in every step is charged."""
-        return events.poisson_gaussian(rate, self.noise, self.steps)
+    def event_at(self, rate: float, shared: int = 1) -> dp_event.DpEvent:
+        """What a block that is read at `rate` in every step is charged.
+
+        `shared`: of how many tasks of the grant one unit may be part. They share one draw of noise, so the unit moves
+        the sum by up to `shared · clip`; the sum is post-processing of as many releases with noise/√shared each.
+        """
+        return events.poisson_gaussian(rate, self.noise / math.sqrt(shared), self.steps)
 
     @property
     def std(self) -> float:

@@ -72,6 +72,9 @@ class Vault(Admission):
         reads = [Read(block=reads)] if isinstance(reads, Block) else list(reads)
         if not reads or len({read.block.id for read in reads}) != len(reads):
             raise VaultError("a grant reads one or more blocks, each of them once; merge the reads of one block")
+        if len({read.block.stream_id for read in reads}) > 1:
+            raise VaultError("a grant reads blocks of one stream; ask for one grant per stream and add the gradients")
+        shared = min(reads[0].block.tasks_per_unit, len({read.block.root for read in reads}))
         rates = [plan.rate if read.rate is None else read.rate for read in reads]
         records = [self._of(read.block) for read in reads]
         clipper = Clipper(model, loss, _rule(plan, model))
@@ -80,14 +83,14 @@ class Vault(Admission):
         name = pin(
             plan=plan.describe(),
             reads=[
-                [read.block.id, found.fingerprint, rate, read.select, read.through]
+                [read.block.id, found.digest, rate, read.select, read.through]
                 for read, found, rate in zip(reads, records, rates, strict=True)
             ],
             model=model,
             loss=loss,
             work=dict(work or {}),
         )
-        charges = [(read.block, plan.event_at(rate)) for read, rate in zip(reads, rates, strict=True)]
+        charges = [(read.block, plan.event_at(rate, shared)) for read, rate in zip(reads, rates, strict=True)]
         bill = self._billing.reserve("gradient", charges, plan.describe(), name)
         keys, ticket = self.ledger.keys, bill.ticket
         sampled = [
@@ -247,7 +250,7 @@ class Vault(Admission):
             )
         described = {**plan.describe(), "kind": kind, "shape": list(shape), **(detail or {})}
         keys = self.ledger.keys
-        series = keys.identity("series", block.stream, pin(**described)) if plan.horizon > 1 else None
+        series = f"{block.stream}/{kind}/{plan.series}/{pin(**described)[:16]}" if plan.horizon > 1 else None
         bill = self._bill(kind, block, plan.event, described, series=series, horizon=plan.horizon)
         total = compute().to(torch.float64)
         if series is None:
@@ -273,7 +276,7 @@ class Vault(Admission):
         series: str | None = None,
         horizon: int = 1,
     ) -> Bill:
-        name = pin(kind=kind, plan=described, block=block.id, records=self._of(block).fingerprint)
+        name = pin(kind=kind, plan=described, block=block.id, records=self._of(block).digest)
         return self._billing.bill(kind, [(block, event)], described, name, series=series, horizon=horizon)
 
 

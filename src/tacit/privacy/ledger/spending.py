@@ -25,6 +25,7 @@ def reserve(txn: Transaction, proposal: Proposal, work: Work, keys: KeyRing) -> 
     position, generation = None, keys.generation
     if name is not None:
         position, begun = _position(txn.connection, name, work)
+        _once(txn.connection, name, [block for block, _, _ in proposal.reads])
         generation = begun or generation
     grant = _name(txn, work, keys)
     body = {
@@ -68,6 +69,16 @@ def _position(connection: Connection, name: str, work: Work) -> tuple[int, int |
             f"series {series!r} has used all {horizon} positions of its horizon; begin a new series with fresh noise"
         )
     return position, begun
+
+
+def _once(connection: Connection, name: str, read: list[int]) -> None:
+    """A task is in a series once: twice, its units would meet noise that is correlated with itself."""
+    roots = select(blocks.c.root_id).where(blocks.c.id.in_(read))
+    taken = select(blocks.c.task).join_from(positions, charges, charges.c.grant_id == positions.c.grant_id)
+    taken = taken.join(blocks, blocks.c.id == charges.c.block_id)
+    again = taken.where(positions.c.series == name, blocks.c.root_id.in_(roots)).limit(1)
+    if (task := connection.execute(again).scalar_one_or_none()) is not None:
+        raise LedgerError(f"task {task!r} is in this series already; a task takes part once, name another series")
 
 
 def generations(connection: Connection) -> set[int]:
