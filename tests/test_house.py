@@ -149,6 +149,10 @@ def test_a_block_says_nothing_of_its_records() -> None:
             facts = Declared(stream=stream, task="t", budget=budget, size=10, labels=(0, 1), public=True)
             block = vault.admit((np.ones((n, 1)) * np.arange(n)[:, None], np.zeros(n)), facts)
             shown.append(
-                {key: value for key, value in vars(block).items() if key not in ("id", "root", "stream_id", "stream")}
+                {
+                    key: value
+                    for key, value in vars(block).items()
+                    if key not in ("id", "name", "root", "stream_id", "stream")
+                }
             )
         assert shown[0] == shown[1]

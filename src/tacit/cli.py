@@ -19,8 +19,8 @@ app = typer.Typer(
     no_args_is_help=True, help="Differentially private continual learning.", pretty_exceptions_enable=False
 )
 keys = typer.Typer(no_args_is_help=True, help="The secret keys of a ledger: back up, restore, rotate; signing keys.")
-ledger = typer.Typer(no_args_is_help=True, help="What was charged: show, verify.")
-certificate = typer.Typer(no_args_is_help=True, help="Certificates: show, sign, verify.")
+ledger = typer.Typer(no_args_is_help=True, help="What was charged: show, verify, raise, reanchor.")
+certificate = typer.Typer(no_args_is_help=True, help="Certificates: show, sign, verify, schema.")
 policy = typer.Typer(no_args_is_help=True, help="The policy that a ledger enforces: show, adopt.")
 for name, group in (("keys", keys), ("ledger", ledger), ("certificate", certificate), ("policy", policy)):
     app.add_typer(group, name=name)
@@ -29,12 +29,41 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 LedgerPath = Annotated[Path, typer.Option("--ledger", envvar="TACIT_LEDGER", help="The ledger file.")]
+NewPassphrase = Annotated[
+    str,
+    typer.Option(
+        "--passphrase",
+        prompt=True,
+        hide_input=True,
+        confirmation_prompt=True,
+        envvar="TACIT_PASSPHRASE",
+        help="At least 12 characters; asked for if absent.",
+    ),
+]
+By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
+Why = Annotated[str, typer.Option(help="Why; it stays in the ledger.")]
+Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
 Passphrase = Annotated[
     str,
     typer.Option(
         prompt=True, hide_input=True, envvar="TACIT_PASSPHRASE", help="At least 12 characters; asked for if absent."
     ),
 ]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from tacit import __version__
+
+        out.print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+) -> None:
+    """Differentially private continual learning."""
 
 
 @contextmanager
@@ -57,7 +86,7 @@ def _existing(path: Path) -> "Ledger":
 
 
 @keys.command("backup")
-def keys_backup(file: Path, ledger: LedgerPath, passphrase: Passphrase) -> None:
+def keys_backup(file: Path, ledger: LedgerPath, passphrase: NewPassphrase) -> None:
     """Write the ledger's keys, encrypted, to FILE. Keep it apart from the ledger and from the passphrase."""
     with _sentences(), _existing(ledger) as book:
         _write_new(file, book.keys.backup(passphrase))
@@ -70,8 +99,16 @@ def keys_restore(file: Path, ledger: LedgerPath, passphrase: Passphrase) -> None
     from tacit.privacy.keys import KeyRing
 
     with _sentences():
-        KeyRing.restore(_read(file), passphrase, Path(f"{ledger}.keys"))
-        out.print(f"restored {ledger}.keys")
+        place = Path(f"{ledger}.keys")
+        if not ledger.exists():
+            raise TacitError(f"there is no ledger at {ledger}; restore the ledger file first, then its keys")
+        KeyRing.restore(_read(file), passphrase, place)
+        try:
+            _existing(ledger).close()
+        except TacitError:
+            place.unlink()
+            raise TacitError(f"these keys belong to another ledger than {ledger}; nothing was restored") from None
+        out.print(f"restored {place}")
 
 
 @keys.command("rotate")
@@ -80,8 +117,8 @@ def keys_rotate(ledger: LedgerPath) -> None:
     with _sentences(), _existing(ledger) as book:
         used = book.generations()
         number = book.keys.rotate(used)
-        kept = f"; kept {sorted(used)} for unfinished work" if used else ""
-        out.print(f"generation {number} is in use now, older keys were destroyed{kept}; back the keys up again")
+        kept = f", generations {sorted(used)} are kept for unfinished work" if used else ""
+        out.print(f"generation {number} is in use, finished ones were destroyed{kept}; back the keys up again")
 
 
 @keys.command("signing")
@@ -94,7 +131,7 @@ def keys_signing(file: Path) -> None:
 
 
 @ledger.command("show")
-def ledger_show(ledger: LedgerPath, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+def ledger_show(ledger: LedgerPath, as_json: Json = False) -> None:
     """Each stream with its budget and what one unit may have lost."""
     with _sentences(), _existing(ledger) as book:
         rows = [
@@ -113,7 +150,7 @@ def ledger_show(ledger: LedgerPath, as_json: Annotated[bool, typer.Option("--jso
     if as_json:
         out.print_json(json.dumps({"head": {"seq": head.seq, "hash": head.hash}, "streams": rows}, allow_nan=True))
         return
-    table = Table("stream", "protects", "ε lost", "of", "δ", box=None)
+    table = Table("stream", "protects", "ε charged", "of", "δ", box=None)
     for row in rows:
         table.add_row(
             str(row["stream"]),
@@ -151,8 +188,38 @@ def ledger_verify(
         )
 
 
+@ledger.command("raise")
+def ledger_raise(
+    stream: str,
+    ledger: LedgerPath,
+    epsilon: Annotated[float, typer.Option(help="The new ε of one unit.")],
+    by: By,
+    why: Why,
+) -> None:
+    """Raise the budget of a STREAM, if the policy lets this person."""
+    from dataclasses import replace
+
+    with _sentences(), _existing(ledger) as book:
+        found = {terms.name: (number, terms) for number, terms in book.streams()}
+        if stream not in found:
+            raise TacitError(f"the ledger has no stream {stream!r}; it has {', '.join(found) or 'none'}")
+        number, terms = found[stream]
+        book.raise_budget(number, replace(terms.budget, epsilon=epsilon), by=by, why=why)
+        out.print(f"{stream}: ε {terms.budget.epsilon:g} → {epsilon:g}")
+
+
+@ledger.command("reanchor")
+def ledger_reanchor(ledger: LedgerPath, by: By, why: Why) -> None:
+    """Accept a ledger that was rolled back or lost its anchor; every later certificate says so."""
+    from tacit.privacy.ledger import Ledger
+
+    with _sentences():
+        head = Ledger.reanchor(ledger, by=by, why=why)
+        out.print(f"accepted; the head is now {head.seq}")
+
+
 @certificate.command("show")
-def certificate_show(file: Path, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+def certificate_show(file: Path, as_json: Json = False) -> None:
     """Print a certificate for people."""
     from tacit.privacy.certificate import Certificate
 

@@ -77,6 +77,117 @@ def test_a_person_beyond_the_records_bound_is_cut_and_others_are_not_touched() -
     assert len(of_a(found)) == 3
 
 
+def test_nobody_decides_which_records_of_another_person_are_kept() -> None:
+    """A's records equal one of each other person's; without A, the others keep the same ones."""
+    rng = np.random.default_rng(0)
+    others = rng.normal(size=(50, 4, 2)).astype(np.float32)
+    x = np.concatenate([others[:, 0], others.reshape(-1, 2)])
+    ids = np.asarray(["A"] * 50 + [f"p{i}" for i in range(50) for _ in range(4)])
+    whole = records.read((x, np.zeros(len(x)), ids), KEY, 1)
+    without = records.read((x[50:], np.zeros(200), ids[50:]), KEY, 1)
+    kept = {
+        name: tuple(row)
+        for name, row in zip(whole.names.tolist(), whole.features(torch.arange(51)).tolist(), strict=True)
+    }
+    for name, row in zip(without.names.tolist(), without.features(torch.arange(50)).tolist(), strict=True):
+        assert kept[name] == tuple(row)
+
+
+def test_a_person_is_the_same_however_a_file_was_read() -> None:
+    x = np.ones((3, 1))
+    names = [
+        records.read((x, np.zeros(3), ids), KEY, 1).names for ids in ([7, 8, 9], ["7", "8", "9"], np.int32([7, 8, 9]))
+    ]
+    assert all((names[0] == other).all() for other in names)
+    with pytest.raises(VaultError, match="whole numbers or texts"):
+        records.read((x, np.zeros(3), [7.0, 8.0, np.nan]), KEY, 1)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        np.ones((4, 3)),
+        {"x": 1},
+        "data.csv",
+        (np.ones((2, 1)), None),
+        (np.ones((2, 1)), np.ones((2, 3))),
+        (np.asarray([["a"], ["b"]]), [0, 1]),
+        [1.0, 2.0],
+        7,
+    ],
+)
+def test_wrong_sources_get_a_sentence(source: Any, ledger: Ledger) -> None:
+    with pytest.raises(VaultError):
+        Vault(ledger).admit(source, declared())
+    assert ledger.streams() == []
+
+
+@pytest.mark.parametrize("labels", [4, "abc", [], [1, "a"], [0.5], [1, 1]])
+def test_wrong_labels_get_a_sentence(labels: Any) -> None:
+    with pytest.raises(VaultError):
+        declared(labels=labels)
+
+
+def test_labels_of_another_kind_are_refused_and_tensors_are_read(ledger: Ledger) -> None:
+    with pytest.raises(VaultError, match="declare them as they are stored"):
+        Vault(ledger).admit((np.ones((2, 1)), ["0", "1"]), declared(labels=range(2)))
+    assert declared(labels=torch.arange(3)).labels == (0, 1, 2)
+
+
+def test_empty_tasks_are_not_the_same_records(ledger: Ledger) -> None:
+    vault = Vault(ledger)
+    for task in ("a", "b"):
+        block = vault.admit(iter([]), declared(task=task, shape=(2,)))
+        assert vault.second_moment(block, QUIET).shape == (2, 2)
+
+
+def test_records_outside_the_label_set_leave_no_trace(ledger: Ledger) -> None:
+    vault = Vault(ledger)
+    block = vault.admit((np.ones((1, 2)), [77]), declared())
+    assert float(vault.second_moment(block, QUIET).abs().max()) < 0.02
+
+
+def test_the_order_in_which_parts_are_named_does_not_matter(ledger: Ledger) -> None:
+    x, y = np.arange(300)[:, None], np.zeros(300)
+    sides = []
+    for parts in ({"train": 0.5, "memory": 0.5}, {"memory": 0.5, "train": 0.5}):
+        vault = Vault(ledger)
+        made = vault.split(vault.admit((x, y), declared()), parts)
+        sides.append({block.part: set(vault._of(block).names.tolist()) for block in made})
+    assert sides[0] == sides[1]
+    vault = Vault(ledger)
+    with pytest.raises(LedgerError, match="made once"):
+        vault.split(vault.admit((x, y), declared()), {"train": 0.52, "memory": 0.48})
+    with pytest.raises(LedgerError, match="would change sides"):
+        vault.admit((x[1:], y[1:]), declared())
+
+
+def test_two_ledgers_may_share_a_store(tmp_path: Path) -> None:
+    """Blocks are named by keyed hashes: the first block of one ledger is not that of another."""
+    with Ledger(tmp_path / "a") as one, Ledger.throwaway() as other:
+        vault = Vault(one, store=tmp_path / "store")
+        vault.keep(vault.admit((np.full((3, 2), 7.0), np.zeros(3)), declared()))
+        stranger = Vault(other, store=tmp_path / "store")
+        block = stranger.admit((np.ones((1, 2)), [0]), declared(public=True))
+        with pytest.raises(VaultError, match="does not hold"):
+            stranger.reopen(block)
+
+
+def test_a_later_process_finds_and_reopens_what_was_kept(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "l") as ledger:
+        vault = Vault(ledger, store=tmp_path / "store")
+        parts = vault.split(
+            vault.admit((np.arange(40)[:, None], np.zeros(40)), declared()), {"train": 0.5, "memory": 0.5}
+        )
+        vault.keep(parts[1])
+    with Ledger(tmp_path / "l") as ledger:
+        later = Vault(ledger, store=tmp_path / "store")
+        found = later.reopen(later.find("s", "t", "memory"))
+        assert found == parts[1] and (later._of(found).names == vault._of(parts[1]).names).all()
+        with pytest.raises(LedgerError, match="no block"):
+            later.find("s", "t", "validation")
+
+
 def test_a_unit_beyond_its_tasks_is_skipped_in_silence(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     vault = Vault(ledger)
     people = ["ann", "bob", "cat"]
@@ -213,7 +324,12 @@ def test_raw_records_need_the_policy(vault: Vault, admit: Admit, ledger: Ledger)
 
 @pytest.mark.parametrize(
     ("facts", "words"),
-    [({"size": 0}, "size"), ({"tasks_per_unit": 0}, "tasks_per_unit"), ({"labels": (1, 1)}, "twice")],
+    [
+        ({"size": 0}, "size"),
+        ({"tasks_per_unit": 0}, "tasks_per_unit"),
+        ({"labels": (1, 1)}, "twice"),
+        ({"task": 1}, "task"),
+    ],
 )
 def test_bad_declarations_are_refused(facts: dict[str, Any], words: str) -> None:
     with pytest.raises(VaultError, match=words):

@@ -16,6 +16,7 @@ from tacit.privacy import accounting, claims, events, signing
 from tacit.privacy.certificate import Audit
 from tacit.privacy.issue import issue
 from tacit.privacy.keys import KeyRing
+from tacit.privacy.ledger import StreamTerms
 
 BUDGET = Budget(epsilon=2.0, delta=1e-5)
 
@@ -182,8 +183,37 @@ def test_a_signed_number_that_its_events_do_not_support_is_refused(vault: Vault,
         signing.verify(signing.sign(Certificate.model_validate(body), tmp_path / "key"), public)
     body = json.loads(vault.certificate(trained, method="m").to_json())
     body["claims"]["certified"]["epsilon"] = 0.5
-    with pytest.raises(CertificateError, match="smaller than what one of its tasks costs"):
+    with pytest.raises(CertificateError, match="but one task costs"):
         signing.verify(signing.sign(Certificate.model_validate(body), tmp_path / "key"), public)
+
+
+def test_a_certificate_cannot_be_signed_below_its_tasks_and_mechanisms(
+    vault: Vault, admit: Admit, tmp_path: Path
+) -> None:
+    signing.new_key(tmp_path / "key")
+    plan = SumPlan.for_budget(BUDGET, tasks_per_unit=2)
+    for task in range(2):
+        n = 5 + task
+        block = admit(np.ones((n, 1)), np.zeros(n), task=str(task), budget=BUDGET, tasks_per_unit=2)
+        vault.sums(block, plan)
+    true = json.loads(vault.certificate(block, method="m").to_json())
+    signing.sign(Certificate.model_validate(true), tmp_path / "key")
+    single = true["claims"]["certified"]["tasks"][0]["epsilon"]
+    for change in ({"epsilon": single}, {"epsilon": 0.001, "tasks": []}):
+        forged = json.loads(json.dumps(true))
+        forged["claims"]["certified"] |= change
+        with pytest.raises(CertificateError, match="but"):
+            signing.sign(Certificate.model_validate(forged), tmp_path / "key")
+
+
+def test_an_accepted_roll_back_certifies_nothing(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "l") as ledger:
+        ledger.stream(StreamTerms(name="s", budget=BUDGET))
+    (tmp_path / "l.anchor").unlink()
+    Ledger.reanchor(tmp_path / "l", by="admin", why="disk crash")
+    with Ledger(tmp_path / "l") as ledger:
+        certificate = issue(ledger, 1, method="m")
+    assert certificate.epsilon is None and "disk crash" in certificate.claims.certified.reason
 
 
 def test_reading_the_certificate_changes_nothing(vault: Vault, trained: Any, ledger: Ledger) -> None:

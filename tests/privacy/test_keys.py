@@ -65,6 +65,12 @@ def test_test_keys_are_reproducible_and_marked() -> None:
     assert KeyRing.for_tests(0).test and not KeyRing.create(None).test
 
 
+def test_the_mark_of_test_keys_is_for_ever(tmp_path: Path) -> None:
+    ring = KeyRing.restore(KeyRing.for_tests(0).backup(PASSPHRASE), PASSPHRASE, tmp_path / "keys")
+    ring.rotate(set())
+    assert ring.test and KeyRing.load(tmp_path / "keys").test
+
+
 def test_secrets_do_not_show_in_repr() -> None:
     ring = KeyRing.create(None)
     shown = repr(ring) + repr(ring._generations)

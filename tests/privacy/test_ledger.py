@@ -182,7 +182,7 @@ def test_the_same_records_have_one_block(ledger, stream) -> None:
     for where, task in ((stream, "t2"), (other, "t")):
         with pytest.raises(LedgerError, match="already in the ledger as stream 's', task 't'"):
             ledger.block(where, task, size=10, fingerprint="f")
-    assert ledger.block(stream, "t", size=12, fingerprint="g") == block  # its records changed, the budget did not
+    assert ledger.block(stream, "t", size=10, fingerprint="g") == block  # its records changed, the budget did not
     with pytest.raises(LedgerError, match="already in the ledger"):
         ledger.block(other, "t", size=10, fingerprint="g")
     assert kinds(ledger)[-1] == "refresh" and ledger.verify()
@@ -240,7 +240,7 @@ def test_a_calibrated_plan_is_never_refused(ledger, stream) -> None:
 def test_the_first_grant_is_the_whole_list(ledger, stream) -> None:
     block = ledger.block(stream, "t", size=10)
     ticket = ledger.reserve([(block.id, G8)], pin="p", **WORK)
-    with pytest.raises(BudgetExceeded, match="is committed and its list has no unused entry"):
+    with pytest.raises(BudgetExceeded, match="is held by an unfinished grant"):
         ledger.reserve([(block.id, gaussian(1000.0))], pin="q", **WORK)
     ledger.void(ticket)
     assert ledger.epsilon(stream) == 0.0
@@ -320,7 +320,7 @@ def test_what_has_no_price_is_refused_even_by_a_huge_budget(ledger) -> None:
 
 def test_parts_inherit_what_was_promised(ledger, stream) -> None:
     block = ledger.block(stream, "t", size=10)
-    ledger.bill([(block.id, G8)], pin="p", **WORK)
+    ledger.commit({block.id: [G8]})
     train, memory = ledger.split(block.id, {"train": 9, "memory": 1})
     assert [(row.part, row.size, row.root_id) for row in (train, memory)] == [
         ("train", 9, block.id),
@@ -345,15 +345,42 @@ def test_parts_inherit_what_was_promised(ledger, stream) -> None:
     assert ledger.verify()
 
 
-def test_a_reservation_that_was_passed_on_is_not_given_back(ledger, stream) -> None:
+def test_a_committed_block_is_split_before_it_is_read_or_never(ledger, stream) -> None:
+    """Lists of parts that are chosen after a release would be priced as if they had been fixed before it."""
     block = ledger.block(stream, "t", size=10)
     ticket = ledger.reserve([(block.id, G8)], pin="p", **WORK)
-    (part, _) = ledger.split(block.id, {"a": 5, "b": 5})
+    with pytest.raises(LedgerError, match="split it before its first read"):
+        ledger.split(block.id, {"a": 5, "b": 5})
     ledger.void(ticket)
-    assert ledger.epsilon(stream) == price(G8, BUDGET) / 1e9
-    with pytest.raises(BudgetExceeded):
-        ledger.bill([(part.id, gaussian(3.8))], pin="p", **WORK)
-    assert ledger.verify()
+    assert len(ledger.split(block.id, {"a": 5, "b": 5})) == 2
+    open_one = ledger.block(stream, "o", size=10, mode="open")
+    ledger.bill([(open_one.id, gaussian(100.0))], pin="p", **WORK)
+    assert len(ledger.split(open_one.id, {"a": 5, "b": 5})) == 2 and ledger.verify()
+
+
+def test_facts_are_declared_once(ledger, stream) -> None:
+    ledger.block(stream, "t", size=10, labels=(0, 1))
+    with pytest.raises(LedgerError, match="declared with size 10"):
+        ledger.block(stream, "t", size=11, labels=(0, 1))
+    with pytest.raises(LedgerError, match="other labels"):
+        ledger.block(stream, "t", size=10, labels=(1, 0))
+
+
+def test_whether_records_changed_does_not_show_in_the_chain(ledger, stream) -> None:
+    ledger.block(stream, "t", size=10, fingerprint="f")
+    lengths = []
+    for fingerprint in ("f", "g"):
+        before = ledger.head.seq
+        ledger.block(stream, "t", size=10, fingerprint=fingerprint)
+        lengths.append(ledger.head.seq - before)
+    assert lengths == [1, 1] and ledger.verify()
+
+
+def test_raw_records_leave_only_after_a_durable_entry(ledger) -> None:
+    public = ledger.stream(StreamTerms(name="p", budget=BUDGET, public=True))
+    block = ledger.block(public, "t", size=10)
+    with pytest.raises(LedgerError), ledger.together():
+        ledger.expose(block.id, "why")
 
 
 def test_a_retired_block_is_read_no_more(ledger, stream) -> None:

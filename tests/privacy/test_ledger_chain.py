@@ -105,7 +105,8 @@ FORGERIES = {
     "blocks list": "UPDATE blocks SET list_hash = NULL, effective_hash = inherited_hash",
     "blocks state": "UPDATE blocks SET state = 'retired'",
     "block added": "INSERT INTO blocks SELECT 99, 'i', stream_id, 99, parent_id, task, part, mode, size, labels, "
-    "overlap, exposed, list_hash, inherited_hash, effective_hash, filter_hash, implicit, state FROM blocks LIMIT 1",
+    "share, overlap, exposed, list_hash, inherited_hash, effective_hash, filter_hash, implicit, "
+    "state FROM blocks LIMIT 1",
     "lists": "UPDATE lists SET events = replace(events, '9.0', '90.0')",
     "prices": "UPDATE prices SET nano = 1",
     "rates": "UPDATE rates SET curve = replace(curve, '0', '1')",

@@ -91,7 +91,7 @@ def test_a_list_inside_another_costs_nothing_more(ledger) -> None:
     stream = stream_of(ledger, 2)
     (block,) = blocks_of(ledger, stream, 1)
     once = gaussian(gaussian_noise(BUDGET, times=4))
-    ledger.bill([(block, once)], **WORK)
+    ledger.commit({block: [once]})
     train, _ = ledger.split(block, {"train": 9, "memory": 1})
     ledger.bill([(train.id, once)], **WORK)
     assert ledger.epsilon(stream) == price(once, BUDGET, times=2) / 1e9 and ledger.verify()

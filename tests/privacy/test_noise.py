@@ -76,6 +76,11 @@ def test_chacha_is_chacha20() -> None:
         assert torch.equal(mine, torch.frombuffer(bytearray(stream), dtype=torch.int32))
 
 
+@pytest.mark.parametrize("std", [1e-30, 1e-20, 1e20, 1e30])
+def test_extreme_scales_do_not_vanish(std: float) -> None:
+    assert scale_is(noise.gaussian_(torch.empty(20_000), KEY, 3, std).double() / std, 1.0)
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 3])
 def test_small_sizes(n: int) -> None:
     assert noise.gaussian_(torch.empty(n), KEY, 0, 1.0).shape == (n,)

@@ -6,11 +6,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from tacit import Block, Budget, Declared, GradientPlan, Ledger, Vault
@@ -18,6 +21,7 @@ from tacit.errors import BudgetExceeded, LedgerError, TacitError, VaultError
 from tacit.gradients.losses import cross_entropy
 from tacit.privacy.grant import Grant
 from tacit.privacy.keys import KeyRing
+from tacit.privacy.pin import pin
 
 BUDGET = Budget(epsilon=3.0, delta=1e-5)
 PLAN = GradientPlan(rate=0.3, steps=8, noise=3.0)
@@ -115,7 +119,7 @@ def test_another_learning_rate_cannot_reuse_it(tmp_path: Path) -> None:
     with pytest.raises(BudgetExceeded):  # declared: it is other work, and the block has no budget for it
         vault.grant(block, PLAN, net, cross_entropy, work={"lr": 0.5})
     grant = vault.grant(block, PLAN, net, cross_entropy, work={"lr": 0.1})
-    with pytest.raises(VaultError, match="step 1 of this grant was already taken with other parameters"):
+    with pytest.raises(VaultError, match="step 1 of this grant already released another gradient"):
         train(grant, net, until=4, lr=0.5)  # undeclared: the journal sees it
 
 
@@ -158,7 +162,7 @@ def test_a_second_process_cannot_use_a_live_grant(tmp_path: Path) -> None:
     first = vault.grant(block, PLAN, model(), cross_entropy)
     first.gradient()
     other, same = world(tmp_path)
-    with pytest.raises(VaultError, match="another process is using this grant"):
+    with pytest.raises(VaultError, match="is using this work"):
         other.grant(same, PLAN, model(), cross_entropy)
     for _ in range(7):
         first.gradient()  # and the first one is not disturbed
@@ -187,6 +191,66 @@ def test_another_label_set_cannot_reuse_the_noise(tmp_path: Path) -> None:
     vault, block = world(tmp_path)
     with pytest.raises(BudgetExceeded):
         vault.grant(vault.with_labels(block, (0, 1)), PLAN, model(), cross_entropy)
+
+
+class Scaled(nn.Module):
+    """A model whose output depends on a plain attribute that `str` does not show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.scale = model(), torch.tensor(1.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) * self.scale
+
+
+def test_nothing_that_changes_a_gradient_meets_the_same_noise(tmp_path: Path) -> None:
+    """Whatever changed and however it hides: a step that is redone must give the same result or none."""
+    vault, block = world(tmp_path)
+    net = Scaled()
+    grant = vault.grant(block, PLAN, net, cross_entropy)
+    first = grant.gradient()["inner.0.weight"].clone()
+    grant.seek(0)
+    assert torch.equal(grant.gradient()["inner.0.weight"], first)
+    net.scale = torch.tensor(3.0)
+    grant.seek(0)
+    with pytest.raises(VaultError, match="step 0 of this grant already released another gradient"):
+        grant.gradient()
+
+
+def test_dropout_can_be_resumed(tmp_path: Path) -> None:
+    vault, block = world(tmp_path)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(5, 30), nn.Dropout(0.5), nn.Linear(30, 3))
+    grant = vault.grant(block, PLAN, net, cross_entropy)
+    first = grant.gradient()["0.weight"].clone()
+    torch.manual_seed(99)
+    grant.seek(0)
+    assert torch.equal(grant.gradient()["0.weight"], first)
+    second = grant.gradient()["0.weight"]
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (partial(F.cross_entropy, reduction="none"), partial(F.cross_entropy, reduction="none", label_smoothing=0.1)),
+        (nn.CrossEntropyLoss(reduction="none"), nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)),
+        (lambda o, y: o.sin().sum(1), lambda o, y: o.cos().sum(1)),
+        ((lambda k: lambda o, y: k * o.sum(1))(1.0), (lambda k: lambda o, y: k * o.sum(1))(2.0)),
+    ],
+)
+def test_losses_that_differ_have_other_pins(one: Any, other: Any) -> None:
+    assert pin(loss=one) == pin(loss=one)
+    assert pin(loss=one) != pin(loss=other)
+
+
+def test_a_forked_child_cannot_use_the_grant(tmp_path: Path) -> None:
+    vault, block = world(tmp_path)
+    grant = vault.grant(block, PLAN, model(), cross_entropy)
+    grant._process += 1  # what os.getpid() would say in a child
+    with pytest.raises(VaultError, match="belongs to the process"):
+        grant.gradient()
 
 
 def test_seek_cannot_skip_ahead(tmp_path: Path) -> None:

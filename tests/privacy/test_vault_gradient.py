@@ -348,6 +348,61 @@ def test_a_map_in_training_mode_is_refused(vault: Vault, admit: Admit) -> None:
         vault.grant([Read(block, through=nn.BatchNorm1d(1))], plan(), linear(1), sum_loss)
 
 
+def test_no_statistics_of_records_stay_behind_in_a_module(vault: Vault, admit: Admit) -> None:
+    """A map or a model that is put back in training mode after the grant would keep raw means."""
+    backbone = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval()
+    block = admit(np.random.default_rng(0).normal(size=(20, 3)), np.zeros(20))
+    grant = vault.grant([Read(block, through=backbone)], plan(steps=2), linear(3), sum_loss)
+    backbone.train()
+    with pytest.raises(VaultError, match="training mode"):
+        grant.gradient()
+    assert (backbone[1].running_mean == 0).all()
+
+    class Keeps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = linear(3)
+            self.register_buffer("seen", torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.training:
+                self.seen += x.detach().mean(0)
+            return self.layer(x)
+
+    keeps = Keeps().eval()
+    grant = vault.grant(admit(np.ones((5, 3)), np.zeros(5), task="b"), plan(), keeps, sum_loss)
+    keeps.train()
+    with pytest.raises(VaultError, match="writes to its buffer 'seen'"):
+        grant.gradient()
+    assert (keeps.seen == 0).all()
+
+
+def test_a_grant_that_cannot_begin_gives_its_reservation_back(vault: Vault, admit: Admit, ledger: Ledger) -> None:
+    block = admit(np.ones((3, 2)), np.zeros(3))
+    with pytest.raises(VaultError):
+        vault.grant([Read(block, select=lambda x, y: x.nothing)], plan(), linear(2), sum_loss)
+    assert ledger.epsilon(block.stream_id) == 0
+    with pytest.raises(VaultError, match="took no gradient"):
+        list(vault.grant([block], plan(), linear(2), sum_loss))
+    assert ledger.epsilon(block.stream_id) == 0
+    vault.grant([block], plan(), linear(2), sum_loss).gradient()
+
+
+def test_mistakes_of_type_get_a_sentence(vault: Vault, admit: Admit, ledger: Ledger) -> None:
+    block = admit(np.ones((3, 2)), np.zeros(3))
+    with pytest.raises(VaultError, match="GradientPlan"):
+        vault.grant(block, linear(2), plan(), sum_loss)  # type: ignore[arg-type]
+    with pytest.raises(VaultError, match="SumPlan"):
+        vault.sums(block, plan())  # type: ignore[arg-type]
+    with pytest.raises(VaultError, match=r"Vault\(Ledger"):
+        Vault("x.ledger")  # type: ignore[arg-type]
+    with pytest.raises(VaultError, match="convert one of them"):
+        vault.grant(block, plan(), linear(2).double(), sum_loss)
+    with pytest.raises(PlanError, match="must be a number"):
+        Budget(epsilon="1", delta=1e-5)  # type: ignore[arg-type]
+    assert ledger.epsilon(block.stream_id) == 0
+
+
 def test_models_that_mix_examples_are_refused(vault: Vault, admit: Admit, ledger: Ledger) -> None:
     block = admit(np.ones((3, 2)), np.zeros(3))
     with pytest.raises(UnsupportedModel, match="GroupNorm"):

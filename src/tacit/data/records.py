@@ -82,8 +82,9 @@ def read(source: Any, key: bytes, records_per_unit: int, shape: tuple[int, ...] 
     """Records of a source, grouped by unit. A unit with more than `records_per_unit` keeps that many, chosen by keyed
     hashes of the records themselves; nothing is reported."""
     opened = open_source(source, shape)
-    content = _hash_records(opened, key)
-    named = content if opened.ids is None else _hash_ids(opened.ids, key)
+    owners = None if opened.ids is None else _hash_ids(opened.ids, key)
+    content = _hash_records(opened, key, owners)
+    named = content if owners is None else owners
     order = np.lexsort((content, named))
     names, first, counts = np.unique(named[order], return_index=True, return_counts=True)
     place = np.arange(len(order)) - np.repeat(first, counts)
@@ -136,8 +137,10 @@ def from_tensors(tensors: dict[str, Tensor]) -> Records:
     )
 
 
-def _hash_records(source: Source, key: bytes) -> Names:
-    """A keyed 64-bit hash of each record; equal records are told apart by counting them."""
+def _hash_records(source: Source, key: bytes, owners: Names | None) -> Names:
+    """A keyed 64-bit hash of each record and its owner; equal records of one owner are told apart by counting them.
+
+    The owner is in the hash, so that nobody's records decide which of another person's are kept."""
     n = len(source.labels)
     out = np.empty(n, dtype=np.uint64)
     labels = source.labels.tolist()
@@ -146,7 +149,8 @@ def _hash_records(source: Source, key: bytes) -> Names:
         rows = torch.arange(first, min(first + 1024, n))
         block = source.fetch(rows).detach().cpu().contiguous().view(len(rows), -1).view(torch.uint8).numpy()
         for row, features in enumerate(block, start=first):
-            digest = _hash(features.tobytes() + repr(labels[row]).encode(), key)
+            owner = b"" if owners is None else owners[row].tobytes()
+            digest = _hash(owner + features.tobytes() + repr(labels[row]).encode(), key)
             seen[digest] = again = seen.get(digest, 0) + 1
             out[row] = int.from_bytes(_hash(digest + again.to_bytes(8, "big"), key)[:8], "big")
     return out

@@ -1,6 +1,6 @@
 """Where records come from: arrays, torch Datasets and iterables, all as `(fetch, labels, ids)`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,29 +23,40 @@ class Source:
 
 def open_source(source: Any, shape: tuple[int, ...] | None) -> Source:
     """Arrays `(x, y[, ids])`, a Dataset of `(x, y[, id])` (features are read when sampled), or an iterable of such."""
-    if isinstance(source, tuple) and len(source) in (2, 3) and all(hasattr(part, "__len__") for part in source):
+    if isinstance(source, tuple) and len(source) in (2, 3):
         return _arrays(*source)
+    if (
+        isinstance(source, np.ndarray | Tensor | Mapping | str)
+        or hasattr(source, "columns")
+        or hasattr(source, "dataset")
+    ):
+        raise VaultError(_WANTED + f", got {type(source).__name__}")
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
         return _dataset(source, shape)
     if isinstance(source, Iterable):
         return _dataset(list(source), shape)
-    raise VaultError(
-        f"records come from arrays (x, y[, ids]), a Dataset or an iterable of (x, y[, id]), got {type(source).__name__}"
-    )
+    raise VaultError(_WANTED + f", got {type(source).__name__}")
+
+
+_WANTED = "records come as a tuple of arrays (x, y) or (x, y, ids), or as a Dataset or iterable of (x, y) or (x, y, id)"
 
 
 def _arrays(x: Any, y: Any, ids: Any = None) -> Source:
-    features = _tensor(x)
-    labels = np.asarray(y)
-    if len(features) != len(labels) or (ids is not None and len(ids) != len(labels)):
+    if x is None or y is None:
+        raise VaultError(_WANTED + ", got None for one of them")
+    features, labels = _tensor(x), _column(y, "y")
+    named = None if ids is None else _names(ids)
+    if len(features) != len(labels) or (named is not None and len(named) != len(labels)):
         raise VaultError("x, y and ids must have one entry per record, and their lengths differ")
-    return Source(fetch=lambda rows: features[rows], labels=labels, ids=None if ids is None else np.asarray(ids))
+    return Source(fetch=lambda rows: features[rows], labels=labels, ids=named)
 
 
 def _dataset(data: Any, shape: tuple[int, ...] | None) -> Source:
+    if len(data) and not (isinstance(data[0], tuple | list) and len(data[0]) in (2, 3)):
+        raise VaultError(_WANTED + f", and this one gives {type(data[0]).__name__} of another length")
     rest = [data[i][1:] for i in range(len(data))]
-    labels = np.asarray([np.asarray(row[0])[()] for row in rest]) if rest else np.zeros(0, dtype=np.int64)
-    ids = np.asarray([row[1] for row in rest]) if rest and len(rest[0]) > 1 else None
+    labels = _column([np.asarray(row[0])[()] for row in rest], "y") if rest else np.zeros(0, dtype=np.int64)
+    ids = _names([row[1] for row in rest]) if rest and len(rest[0]) > 1 else None
     if not rest and shape is None:
         raise VaultError("this source holds no record and cannot tell their shape; declare it with Declared(shape=…)")
     empty = _tensor(data[0][0])[None][:0] if rest else torch.zeros(0, *(shape or ()))
@@ -56,6 +67,32 @@ def _dataset(data: Any, shape: tuple[int, ...] | None) -> Source:
     return Source(fetch=fetch, labels=labels, ids=ids)
 
 
+def _column(values: Any, name: str) -> NDArray[Any]:
+    """One number or text per record."""
+    column = np.asarray(values)
+    if column.ndim != 1:
+        raise VaultError(
+            f"{name} must hold one value per record, got {column.ndim} dimensions; flatten or rank it first"
+        )
+    if column.dtype.kind == "O":
+        column = np.asarray([str(value) for value in column]) if all(isinstance(v, str) for v in column) else column
+    if column.dtype.kind not in "iufbU":
+        raise VaultError(f"{name} must be numbers or texts, got {column.dtype}; convert it first")
+    return column.astype(np.int64) if column.dtype.kind == "b" else column
+
+
+def _names(ids: Any) -> NDArray[Any]:
+    """Whose each record is. The whole number 7 and the text '7' are the same person, however a file was read."""
+    names = _column(ids, "ids")
+    if names.dtype.kind not in "iuU":
+        raise VaultError(f"ids must be whole numbers or texts, got {names.dtype}; a missing id has to be given a name")
+    return names.astype(str)
+
+
 def _tensor(x: Any) -> Tensor:
-    value = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
+    value = x if isinstance(x, Tensor) else np.ascontiguousarray(x)
+    if not isinstance(value, Tensor):
+        if value.dtype.kind not in "iufb":
+            raise VaultError(f"features must be numbers, got {value.dtype}; encode texts and missing values first")
+        value = torch.from_numpy(value)
     return value.float() if value.dtype == torch.float64 else value

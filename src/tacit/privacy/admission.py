@@ -12,7 +12,7 @@ from tacit.data import records as data
 from tacit.data.records import Label, Records
 from tacit.errors import VaultError
 from tacit.privacy.budget import Unit
-from tacit.privacy.declared import Block, Declared
+from tacit.privacy.declared import Block, Declared, label_set
 from tacit.privacy.ledger import Ledger, StreamTerms
 from tacit.privacy.sampling import coins
 from tacit.privacy.store import Store
@@ -38,6 +38,12 @@ class Admission:
         found = data.read(source, keys.identity_key, declared.records_per_unit, declared.shape)
         if declared.budget.unit is Unit.PERSON and not found.has_ids:
             raise VaultError("the budget protects persons, so the source must say whose each record is: (x, y, ids)")
+        numbers = declared.labels is not None and isinstance(declared.labels[0], int)
+        if declared.labels is not None and found.y.dtype.kind in ("U" if numbers else "iuf"):
+            raise VaultError(
+                f"the declared labels are {'numbers' if numbers else 'texts'} and those of the records are not; "
+                "declare them as they are stored"
+            )
         stream = self.ledger.stream(
             StreamTerms(
                 name=declared.stream,
@@ -48,34 +54,40 @@ class Admission:
                 public=declared.public,
             )
         )
-        row = self.ledger.block(
+        self.ledger.block(
             stream,
             declared.task,
             mode="open" if declared.open else "committed",
-            like=declared.like,
+            like=getattr(declared.like, "event", declared.like) if declared.open else None,
             size=declared.size,
             labels=declared.labels or (),
-            fingerprint=found.fingerprint,
+            # Two empty tasks are not the same records.
+            fingerprint=found.fingerprint if found.units else keys.identity("empty", declared.stream, declared.task),
             overlap="enforced" if found.has_ids else "declared",
         )
         if found.has_ids:
             found = found.only_units(self.ledger.enroll(stream, declared.task, found.names, declared.tasks_per_unit))
         if declared.labels is not None:
             found = found.only_records(data.positions(found.y, declared.labels) >= 0)
-        block = Block(
+        return self._hold(self.find(declared.stream, declared.task), found)
+
+    def find(self, stream: str, task: str, part: str = "all") -> Block:
+        """The handle of a block that is in the ledger; with `reopen`, a later process takes up what was kept."""
+        row, terms = self.ledger.find(stream, task, part)
+        return Block(
             id=row.id,
+            name=row.identity,
             root=row.root_id,
-            stream_id=stream,
-            stream=declared.stream,
-            task=declared.task,
+            stream_id=row.stream_id,
+            stream=stream,
+            task=task,
             part=row.part,
-            size=declared.size,
-            labels=None if declared.labels is None else tuple(declared.labels),
-            budget=declared.budget,
-            tasks_per_unit=declared.tasks_per_unit,
-            public=declared.public,
+            size=row.size,
+            labels=row.labels or None,
+            budget=terms.budget,
+            tasks_per_unit=terms.tasks_per_unit,
+            public=terms.public,
         )
-        return self._hold(block, found)
 
     def split(self, block: Block, parts: Mapping[str, float]) -> tuple[Block, ...]:
         """Cut a block by one keyed coin per unit (never by exact sizes); the block itself is then read no more."""
@@ -83,43 +95,49 @@ class Admission:
         if len(parts) < 2 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:
             raise VaultError(f"a split needs two or more shares > 0 that add up to 1, got {dict(parts)}")
         records = self._of(block)
-        rows = self.ledger.split(block.id, {name: max(1, round(share * block.size)) for name, share in parts.items()})
-        keys = self.ledger.keys
-        where = coins(records.names, keys.subkey(keys.identity_key, "split", str(block.id), *parts), shares)
+        sizes = {name: max(1, round(share * block.size)) for name, share in parts.items()}
+        rows = self.ledger.split(block.id, sizes, parts)
+        keys, order = self.ledger.keys, sorted(parts)  # the order in which the parts are named must not matter
+        where = coins(
+            records.names, keys.subkey(keys.identity_key, "split", block.name), [parts[name] for name in order]
+        )
         made = tuple(
-            self._hold(replace(block, id=row.id, part=row.part, size=row.size), records.only_units(where == place))
-            for place, row in enumerate(rows)
+            self._hold(
+                replace(block, id=row.id, name=row.identity, part=row.part, size=row.size),
+                records.only_units(where == order.index(name)),
+            )
+            for name, row in zip(parts, rows, strict=True)
         )
         del self._records[block.id]
         return made
 
     def with_labels(self, block: Block, labels: Sequence[Label]) -> Block:
         """The block under a public or privately learned label set; records outside it are skipped in silence."""
-        records = self._of(block)
-        kept = records.only_records(data.positions(records.y, labels) >= 0)
-        return self._hold(replace(block, labels=tuple(labels)), kept)
+        records, space = self._of(block), label_set(labels)
+        kept = records.only_records(data.positions(records.y, space) >= 0)
+        return self._hold(replace(block, labels=space), kept)
 
     def keep(self, block: Block) -> None:
         """Write a block's records to the store, so that a later process can `reopen` it (episodic memory)."""
-        self._folder().save(str(block.id), data.to_tensors(self._of(block)))
+        self._folder().save(block.name, data.to_tensors(self._of(block)))
 
     def reopen(self, block: Block) -> Block:
         """Take a kept block back into memory."""
-        return self._hold(block, data.from_tensors(self._folder().load(str(block.id))))
+        return self._hold(block, data.from_tensors(self._folder().load(block.name)))
 
     def retire(self, block: Block) -> None:
         """Forget a block's records, in memory and in the store. What it was charged stays charged."""
         self.ledger.retire(block.id)
         self._records.pop(block.id, None)
         if self._store is not None:
-            self._store.delete(str(block.id))
+            self._store.delete(block.name)
 
     def _of(self, block: Block) -> Records:
         try:
             return self._records[block.id]
         except KeyError:
             raise VaultError(
-                f"the vault does not hold the records of {block}; admit them, or reopen a kept block"
+                f"the vault does not hold the records of {block}: it was split (read its parts), or not admitted here"
             ) from None
 
     def _hold(self, block: Block, records: Records) -> Block:

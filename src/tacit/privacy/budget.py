@@ -59,6 +59,9 @@ class Budget:
     adjacency: Adjacency = Adjacency.ADD_OR_REMOVE
 
     def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):
+            if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), int | float):
+                raise PlanError(f"{name} must be a number, got {getattr(self, name)!r}")
         if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
             raise PlanError(
                 f"epsilon must be a finite number > 0, got {self.epsilon}; a model without privacy needs no budget"

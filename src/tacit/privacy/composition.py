@@ -13,7 +13,7 @@ from typing import Any
 from dp_accounting import dp_event
 
 from tacit.privacy import accounting, events
-from tacit.privacy.budget import Budget
+from tacit.privacy.budget import Adjacency, Budget
 from tacit.privacy.certificate import Certified, OverTasks, TaskBound
 from tacit.privacy.ledger import BlockStatement, Statement
 
@@ -70,12 +70,11 @@ def _over_tasks(statement: Statement, tasks: list[TaskBound]) -> list[OverTasks]
             rule=name, epsilon=finite(epsilon), delta=delta, tasks=n, applies=name == applies, holds_for=holds_for
         )
 
-    by_accountant = (
-        statement.epsilon if applies == "accountant" else _together(tasks, n, budget, accounting.Method.BEST)
-    )
-    by_filter = (
-        statement.epsilon if applies == "adaptive filter" else _together(tasks, n, budget, accounting.Method.RDP)
-    )
+    def _all(method: accounting.Method) -> float:
+        return together(tasks, n, budget.delta, budget.adjacency, method)
+
+    by_accountant = statement.epsilon if applies == "accountant" else _all(accounting.Method.BEST)
+    by_filter = statement.epsilon if applies == "adaptive filter" else _all(accounting.Method.RDP)
     return [
         rule("parallel", max(losses, default=0.0), budget.delta, "a unit that is in one task only"),
         rule("basic", sum(losses), min(1.0, n * budget.delta), f"a unit in {n} tasks, plans chosen in any way"),
@@ -89,17 +88,16 @@ def _over_tasks(statement: Statement, tasks: list[TaskBound]) -> list[OverTasks]
     ]
 
 
-def _together(tasks: list[TaskBound], n: int, budget: Budget, method: accounting.Method) -> float:
+def together(tasks: list[TaskBound], n: int, delta: float, adjacency: Adjacency, method: accounting.Method) -> float:
     """ε of the n costliest tasks together; a task without an event list (open, or nothing certified) has none."""
     worst = sorted(tasks, key=_loss, reverse=True)[:n]
     if any(task.mode == "open" or task.epsilon is None for task in worst):
         return math.inf
-    return accounting.epsilon(
-        _whole(event for task in worst for event in task.events), budget.delta, budget.adjacency, method
-    )
+    return accounting.epsilon(whole(event for task in worst for event in task.events), delta, adjacency, method)
 
 
-def _whole(listed: Iterable[dict[str, Any]]) -> dp_event.DpEvent:
+def whole(listed: Iterable[dict[str, Any]]) -> dp_event.DpEvent:
+    """Events of a certificate, composed."""
     return events.compose(events.from_json(json.dumps(event)) for event in listed)
 
 
@@ -117,7 +115,7 @@ def _curve(statement: Statement, tasks: list[TaskBound], epsilon: float) -> tupl
     for factor in (1e-2, 1.0, 1e2):
         delta = budget.delta * factor
         if delta < 1 and factor != 1.0:
-            losses = [accounting.epsilon(_whole(each), delta, budget.adjacency) for each in lists.values()]
+            losses = [accounting.epsilon(whole(each), delta, budget.adjacency) for each in lists.values()]
             points.append((finite(max(losses, default=0.0)), delta))
         elif factor == 1.0:
             points.append((epsilon, delta))

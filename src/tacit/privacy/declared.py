@@ -43,15 +43,30 @@ class Declared:
     """The data is public: a benchmark. Test keys and unsafe exits are then allowed."""
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise VaultError(f"size must be ≥ 1, got {self.size}; declare the number of units you expect")
-        for name in ("tasks_per_unit", "records_per_unit"):
-            if getattr(self, name) < 1:
-                raise VaultError(f"{name} must be ≥ 1, got {getattr(self, name)}")
+        for name in ("stream", "task"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise VaultError(f"{name} must be a name (text), got {getattr(self, name)!r}")
+        if not isinstance(self.budget, Budget):
+            raise VaultError(f"budget must be a Budget(epsilon=…, delta=…), got {self.budget!r}")
+        for name in ("size", "tasks_per_unit", "records_per_unit"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise VaultError(f"{name} must be a whole number ≥ 1 that you expect or bound, got {value!r}")
         if self.labels is not None:
-            object.__setattr__(self, "labels", tuple(self.labels))
-            if len(set(self.labels or ())) != len(self.labels or ()):
-                raise VaultError("the label set names a label twice; give each label once")
+            object.__setattr__(self, "labels", label_set(self.labels))
+
+
+def label_set(labels: Any) -> tuple[Label, ...]:
+    """Public labels as plain whole numbers or plain texts, each once."""
+    if isinstance(labels, str) or not hasattr(labels, "__iter__"):
+        raise VaultError(f"labels must be a list of whole numbers or texts, got {labels!r}")
+    plain = tuple(label.item() if hasattr(label, "item") else label for label in labels)
+    kinds = {type(label) for label in plain}
+    if not plain or len(kinds) != 1 or not kinds <= {int, str}:
+        raise VaultError(f"labels must be all whole numbers or all texts, got {list(plain)[:5]}")
+    if len(set(plain)) != len(plain):
+        raise VaultError("the label set names a label twice; give each label once")
+    return plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +74,8 @@ class Block:
     """A handle to records in the vault. It holds public facts only and cannot be read."""
 
     id: int
+    name: str
+    """Keyed name, unique over all ledgers."""
     root: int
     """The block of the whole task; a unit of the task is in one part of it."""
     stream_id: int

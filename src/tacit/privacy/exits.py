@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tacit.data.records import Label, Records, positions
 from tacit.errors import TacitError, VaultError
+from tacit.privacy.still import unchanged
 
 _DOWN = 1 - 2.0**-20  # weights are rounded down, so that no unit exceeds its bound by rounding
 
@@ -52,8 +53,12 @@ def featurise(records: Records, index: Tensor, through: nn.Module | None) -> Ten
     x = records.features(index)
     if through is None:
         return x
+    if any(module.training for module in through.modules()):
+        raise VaultError(
+            "the feature map was put in training mode; call .eval() on it, a map inside the vault is frozen"
+        )
     device = next((p.device for p in through.parameters()), x.device)
-    with torch.no_grad():
+    with torch.no_grad(), unchanged(through):
         return guarded(lambda: through(x.to(device)))
 
 
@@ -95,6 +100,8 @@ def second_moment(records: Records, through: nn.Module | None, clip: float, most
     out = torch.zeros(size, size, dtype=torch.float64)
     for index, group in chunks(records, torch.arange(records.units), most):
         rows = _clean(featurise(records, index, through))
+        if len(group) == 0:
+            continue
         norms = rows.square().sum(1)
         if not records.single:
             for unit in range(int(group[-1]) + 1):  # ‖Σφφᵀ‖² = Σ (φᵢ·φⱼ)²

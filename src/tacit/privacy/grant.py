@@ -7,6 +7,7 @@ step n + 1 is refused; a step is never run twice on different parameters.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,9 +17,9 @@ from torch import Tensor, nn
 
 from tacit.data.records import Records, positions
 from tacit.errors import VaultError
-from tacit.gradients import Clipper
+from tacit.gradients import Automatic, Clipper, ClipRule, Flat, PerLayer
 from tacit.privacy.billing import Bill
-from tacit.privacy.declared import Read
+from tacit.privacy.declared import Block, Read
 from tacit.privacy.exits import chunks, featurise, guarded
 from tacit.privacy.keys import SAMPLER, KeyRing
 from tacit.privacy.ledger import Ticket
@@ -26,6 +27,7 @@ from tacit.privacy.noise import NoiseAhead
 from tacit.privacy.pin import checksum
 from tacit.privacy.plan import GradientPlan
 from tacit.privacy.sampling import poisson
+from tacit.privacy.still import dice, unchanged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +60,14 @@ class Grant:
         self.plan = plan
         self.step = 0
         self._model, self._clipper, self._reads = model, clipper, reads
+        self._dice = KeyRing.subkey(reads[0].key, "dice")
         self._bill, self._most = bill, most
         self._expected = sum(sampled.rate * sampled.read.block.size for sampled in reads)
         self._parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         total = sum(p.numel() for p in self._parameters.values())
         like = next(iter(self._parameters.values()))
         self._noise = NoiseAhead(torch.empty(total, device=like.device, dtype=like.dtype), noise_key, plan.std)
-        self._done = False
+        self._done, self._process = False, os.getpid()
 
     @property
     def expected_batch(self) -> float:
@@ -76,6 +79,8 @@ class Grant:
             before = self.step
             yield before
             if self.step == before:
+                if not self._bill.charged:
+                    self.close()
                 raise VaultError(f"step {before} took no gradient; call gradient() or backward() once in each turn")
 
     def gradient(self) -> dict[str, Tensor]:
@@ -109,12 +114,15 @@ class Grant:
             raise VaultError(
                 f"this grant was billed for {self.plan.steps} steps and they are taken; ask the vault for a new grant"
             )
-        self._bill.journal.enter(self.step, checksum(list(self._parameters.values())))
+        if os.getpid() != self._process:
+            raise VaultError("a grant belongs to the process that asked for it; ask for a new one in this process")
         self._bill.charge()  # durable before any record is read or noise drawn
         # One draw of noise, then the clipped gradients on top of it: no sum without noise ever exists.
         total = self._noise.take(self.step, last=self.step + 1 == self.plan.steps)
-        self._add_gradients(total)
+        with dice(self._model, self._dice, self.step), unchanged(self._model):
+            self._add_gradients(total)
         out = total.div(self._expected)
+        self._bill.journal.leave(self.step, checksum(out))
         self.step += 1
         if self.step == self.plan.steps:
             self._finish(out)
@@ -147,8 +155,7 @@ class Grant:
 
 def prepare(read: Read, rate: float, records: Records, keys: KeyRing, ticket: Ticket, most: int) -> Sampled:
     """Bind a read to its records and secret coins; evaluate its selection rule, record by record."""
-    labels = read.block.labels
-    y = torch.from_numpy(positions(records.y, labels) if labels is not None else records.y)
+    y = targets(read.block, records)
     selected = None
     if read.select is not None:
         rule = torch.func.vmap(read.select)  # one record at a time: a rule cannot look at the others
@@ -161,5 +168,24 @@ def prepare(read: Read, rate: float, records: Records, keys: KeyRing, ticket: Ti
     return Sampled(read=read, rate=rate, records=records, y=y, key=key, selected=selected)
 
 
+def targets(block: Block, records: Records) -> Tensor:
+    """Positions in the public label set; numbers as they are where there is none."""
+    if block.labels is None and records.y.dtype.kind != "f":
+        raise VaultError(
+            f"{block} has no public label set; name its labels with with_labels, or learn them with label_set"
+        )
+    return torch.from_numpy(records.y if block.labels is None else positions(records.y, block.labels))
+
+
 def _selected(rule: Callable[..., Tensor], records: Records, y: Tensor, index: Tensor) -> Tensor:
     return rule(records.features(index), y[index]).bool()
+
+
+def clip_rule(plan: GradientPlan, model: nn.Module) -> ClipRule:
+    """The clip of a plan, whose sensitivity is `plan.clip` in every case."""
+    if plan.clipping == "flat":
+        return Flat(norm=plan.clip)
+    if plan.clipping == "automatic":
+        return Automatic(norm=plan.clip)
+    layers = sum(parameter.requires_grad for parameter in model.parameters())
+    return PerLayer(norms=plan.clip / max(1, layers) ** 0.5)

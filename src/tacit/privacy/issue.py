@@ -118,6 +118,8 @@ def issue(
 def _reason(statement: Statement, test_keys: bool) -> str | None:
     if test_keys:
         return "the keys of sampler and noise are test keys that anyone can recompute: not private"
+    if statement.reanchored:
+        return "a roll-back of the ledger was accepted, so charges may be missing: " + "; ".join(statement.reanchored)
     if any(block.row.exposed for block in statement.blocks):
         return "records were let out raw (unsafe exit): not private"
     return None

@@ -29,18 +29,21 @@ NOISE = "noise"
 
 @dataclass(frozen=True, kw_only=True)
 class Generation:
-    """One pair of secret keys; `test` marks keys that anyone can recompute (never private)."""
+    """One pair of secret keys."""
 
     number: int
     sampler: bytes = field(repr=False)
     noise: bytes = field(repr=False)
-    test: bool = False
 
 
 class KeyRing:
     """The keys of one ledger, in an owner-only file beside it, or in memory for throw-away ledgers."""
 
-    def __init__(self, identity: bytes, generations: list[Generation], path: Path | None) -> None:
+    def __init__(
+        self, identity: bytes, generations: list[Generation], path: Path | None, *, test: bool = False
+    ) -> None:
+        self.test = test
+        """Keys that anyone can recompute were in use once: nothing of this ledger is private, for ever."""
         self._identity = identity
         self._generations = {generation.number: generation for generation in generations}
         self._path = path
@@ -56,8 +59,8 @@ class KeyRing:
     def for_tests(cls, seed: int) -> "KeyRing":
         """Keys anyone can recompute: reproducible, and certified as *not private*."""
         root = hashlib.sha256(f"tacit test keys {seed}".encode()).digest()
-        generation = Generation(number=1, sampler=_sub(root, "s"), noise=_sub(root, "n"), test=True)
-        return cls(_sub(root, "i"), [generation], None)
+        generation = Generation(number=1, sampler=_sub(root, "s"), noise=_sub(root, "n"))
+        return cls(_sub(root, "i"), [generation], None, test=True)
 
     @classmethod
     def load(cls, path: Path) -> "KeyRing":
@@ -74,11 +77,6 @@ class KeyRing:
     def generation(self) -> int:
         """The generation that new grants use."""
         return max(self._generations)
-
-    @property
-    def test(self) -> bool:
-        """True when any generation still here could be recomputed by anyone."""
-        return any(generation.test for generation in self._generations.values())
 
     def identity(self, *parts: str | bytes) -> str:
         """A keyed name: the same parts give the same hex string, and nobody without the key can test a guess."""
@@ -144,7 +142,7 @@ class KeyRing:
                 Generation(number=g["number"], sampler=_unpack(g["sampler"]), noise=_unpack(g["noise"]))
                 for g in data["generations"]
             ]
-            return cls(_unpack(data["identity"]), generations, path)
+            return cls(_unpack(data["identity"]), generations, path, test=bool(data["test"]))
         except (ValueError, KeyError, TypeError):
             raise LedgerError(f"the key file {path} is damaged; restore it with `tacit keys restore`") from None
 
@@ -153,7 +151,9 @@ class KeyRing:
             {"number": g.number, "sampler": _pack(g.sampler), "noise": _pack(g.noise)}
             for g in self._generations.values()
         ]
-        return json.dumps({"format": 1, "identity": _pack(self._identity), "generations": generations}).encode()
+        return json.dumps(
+            {"format": 1, "test": self.test, "identity": _pack(self._identity), "generations": generations}
+        ).encode()
 
     def _write(self, *, exclusive: bool) -> None:
         if self._path is None:

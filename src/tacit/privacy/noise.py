@@ -47,7 +47,7 @@ def _pairs(out: Tensor, key: bytes, counter: int, first: int, std: float) -> Non
     small = bits[:half] & 0x7FFFFFFF
     rare = int(small.min()) < _RARE
     radius = _uniform(small, words(key, counter | _SECOND, half, first) if rare else None)
-    radius.log_().mul_(-2.0 * std * std).sqrt_()
+    radius.log_().mul_(-2.0).sqrt_().mul_(std)
     angle = bits[half:].to(torch.float32).mul_(_TURN)
     torch.cos(angle, out=out[:half]).mul_(radius)
     torch.sin(angle, out=out[half:]).mul_(radius)

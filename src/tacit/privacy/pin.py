@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,17 +16,11 @@ def pin(**parts: Any) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
 
 
-def checksum(parameters: list[Tensor]) -> tuple[int, int]:
-    """Two fast sums over the bits of the parameters; any change by an update changes them."""
-    first = second = 0
-    for place, parameter in enumerate(parameters, start=1):
-        bits = parameter.detach().view(
-            torch.uint8 if parameter.element_size() not in (2, 4, 8) else _BITS[parameter.element_size()]
-        )
-        total = int(bits.sum(dtype=torch.int64))
-        first = (first + total) % _MODULUS
-        second = (second + place * total + parameter.numel()) % _MODULUS
-    return first, second
+def checksum(result: Tensor) -> tuple[int, int]:
+    """Two fast sums over the bits of a tensor: another gradient under the same noise changes them."""
+    bits = result.detach().view(-1).view(_BITS[result.element_size()])
+    total, odd = int(bits.sum(dtype=torch.int64)), int(bits[::2].sum(dtype=torch.int64))
+    return total % _MODULUS, odd % _MODULUS
 
 
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -34,18 +29,42 @@ _MODULUS = (1 << 61) - 1
 
 def _describe(part: Any) -> Any:
     if isinstance(part, nn.Module):
-        return [str(part), state_hash(part)]
+        settings = [[name, _settings(module)] for name, module in part.named_modules()]
+        return [str(part), settings, state_hash(part)]
     if isinstance(part, Mapping):
         return {str(key): _describe(value) for key, value in part.items()}
     if isinstance(part, list | tuple):
         return [_describe(item) for item in part]
     if part is None or isinstance(part, str | int | float | bool):
         return part
+    if isinstance(part, Tensor):
+        return hashlib.sha256(part.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()).hexdigest()
+    if isinstance(part, partial):
+        return [_describe(part.func), _describe(part.args), _describe(part.keywords)]
     if callable(part):
-        code = getattr(part, "__code__", None)
-        body = hashlib.sha256(code.co_code + repr(code.co_consts).encode()).hexdigest() if code else ""
-        return [getattr(part, "__module__", ""), getattr(part, "__qualname__", type(part).__qualname__), body]
+        return [getattr(part, "__module__", ""), getattr(part, "__qualname__", type(part).__qualname__), _code(part)]
     return repr(part)
+
+
+def _code(function: Any) -> Any:
+    """What a function computes: its code, the names it uses, its defaults, and the values it closed over."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
+    cells = [_describe(cell.cell_contents) for cell in (getattr(function, "__closure__", None) or ())]
+    constants = [_describe(c) if not hasattr(c, "co_code") else c.co_code.hex() for c in code.co_consts]
+    return [
+        code.co_code.hex(),
+        list(code.co_names),
+        constants,
+        _describe(getattr(function, "__defaults__", None)),
+        cells,
+    ]
+
+
+def _settings(module: nn.Module) -> dict[str, Any]:
+    """What `str` may leave out, such as label smoothing."""
+    return {k: v for k, v in vars(module).items() if v is None or isinstance(v, str | int | float | bool)}
 
 
 def state_hash(module: nn.Module) -> str:

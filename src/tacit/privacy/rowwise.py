@@ -31,7 +31,7 @@ def synthetic(records: Records, rows: int = _ROWS) -> Tensor:
 def check_map(records: Records, through: nn.Module | None) -> None:
     if through is None:
         return
-    if through.training:
+    if any(module.training for module in through.modules()):
         raise VaultError("the feature map is in training mode; call .eval() on it, a map inside the vault is frozen")
     rows = _to(through, synthetic(records))
     with torch.no_grad():
@@ -71,8 +71,14 @@ def check_training(read: Read, records: Records, model: nn.Module, loss: Loss, c
     if labels is None and records.y.dtype.kind == "f":
         y = torch.zeros((_ROWS, *records.y.shape[1:]), dtype=torch.from_numpy(records.y[:0]).dtype)
     else:
-        y = torch.arange(_ROWS) % max(1, len(labels or (0,)))
+        most = max(1, len(labels or (0,)))
+        y = torch.tensor([0, most - 1, most // 2, min(1, most - 1)])  # the last label too: the model must have room
     rows, y = _to(model, rows), _to(model, y)
+    parameter = next((p for p in model.parameters() if p.dtype.is_floating_point), None)
+    integers = not rows.dtype.is_floating_point
+    embeds = any(isinstance(module, nn.Embedding) for module in model.modules())
+    if parameter is not None and rows.dtype != parameter.dtype and not (integers and embeds):
+        raise VaultError(f"the records are {rows.dtype} and the model is {parameter.dtype}; convert one of them")
     check_independent(model, loss, rows, y)
     clipper.sum(rows, y)  # the clipper compares its book-keeping with autograd on the batch it sees first
 

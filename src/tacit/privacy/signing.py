@@ -5,6 +5,7 @@ prices the events in the certificate again, so a signed number that its own even
 """
 
 import base64
+import math
 import os
 from pathlib import Path
 
@@ -44,6 +45,7 @@ def sign(certificate: Certificate, key: str | Path) -> Certificate:
         private = None
     if not isinstance(private, Ed25519PrivateKey):
         raise CertificateError(f"{key} is not an Ed25519 private key; make one with `tacit keys signing`")
+    reprice(certificate)  # nobody should sign a number that its own events do not support
     public = private.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
     signature = Signature(
         public_key=base64.b64encode(public).decode(),
@@ -74,23 +76,34 @@ def verify(certificate: Certificate, public_key: str | Path) -> None:
 
 
 def reprice(certificate: Certificate) -> None:
-    """Raise CertificateError where a bound is smaller than its own events allow."""
-    import json
-    import math
+    """Raise CertificateError where a bound is smaller than its own events, tasks or mechanisms allow."""
+    from tacit.privacy import accounting
+    from tacit.privacy.composition import together, whole
 
-    from tacit.privacy import accounting, events
-
-    for bound in certificate.claims.certified.tasks:
-        if bound.mode == "open" or bound.epsilon is None:
-            continue
-        whole = events.compose(events.from_json(json.dumps(event)) for event in bound.events)
-        epsilon = accounting.epsilon(whole, bound.delta, certificate.adjacency)
-        if not epsilon <= bound.epsilon * (1 + 1e-6) + 1e-9 or math.isnan(epsilon):
-            raise CertificateError(
-                f"task {bound.task} states ε = {bound.epsilon:.4g} but its events cost {epsilon:.4g}; do not rely on it"
-            )
     certified = certificate.claims.certified
-    applies = [rule for rule in certified.over_tasks if rule.applies]
-    worst = max((bound.epsilon if bound.epsilon is not None else math.inf for bound in certified.tasks), default=0.0)
-    if certified.epsilon is not None and (len(applies) != 1 or certified.epsilon < worst * (1 - 1e-6)):
-        raise CertificateError("the certified ε is smaller than what one of its tasks costs; do not rely on it")
+    for bound in certified.tasks:
+        if bound.mode == "committed" and bound.epsilon is not None:
+            cost = accounting.epsilon(whole(bound.events), bound.delta, certificate.adjacency)
+            _at_least(bound.epsilon, cost, f"task {bound.task} states ε = {bound.epsilon:.4g}, but its events cost")
+    if certified.epsilon is None:
+        return
+    applying = [rule for rule in certified.over_tasks if rule.applies]
+    expected = "parallel" if certificate.unit.max_tasks_per_unit == 1 else None
+    if len(applying) != 1 or (expected and applying[0].rule != expected):
+        raise CertificateError("the certificate does not say which rule of composition applies; do not rely on it")
+    what = f"the certified ε is {certified.epsilon:.4g}, but"
+    for bound in certified.tasks:
+        _at_least(certified.epsilon, math.inf if bound.epsilon is None else bound.epsilon, f"{what} one task costs")
+    n = min(certificate.unit.max_tasks_per_unit, len(certified.tasks))
+    if n > 1 and all(bound.mode == "committed" for bound in certified.tasks):
+        cost = together(list(certified.tasks), n, certified.delta, certificate.adjacency, accounting.Method.BEST)
+        _at_least(certified.epsilon, cost, f"{what} a unit in {n} tasks loses")
+    for mechanism in certificate.mechanisms:
+        for read in mechanism.reads:
+            cost = accounting.epsilon(whole([read["event"]]), certified.delta, certificate.adjacency)
+            _at_least(certified.epsilon, cost, f"{what} one of its mechanisms costs")
+
+
+def _at_least(stated: float, cost: float, what: str) -> None:
+    if not cost <= stated * (1 + 1e-6) + 1e-9:
+        raise CertificateError(f"{what} {cost:.4g}; do not rely on it")

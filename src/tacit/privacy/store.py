@@ -1,9 +1,9 @@
 """What the vault keeps on disk: memory blocks and the journal of steps taken. Owner-only, deletable, never a pickle.
 
-Guarantee: a step of a grant is never run twice on different parameters (the same noise on two gradients would cancel).
-The journal holds a checksum of the parameters at the entry of each step; it is written before the step's noise is
-drawn. One live process holds a journal (file lock); a copy of the folder is another holder and cannot resume.
-The checksum is against accidents (another learning rate, another seed), not against a forger.
+Guarantee: a step of a grant never lets out two different results (the same noise on two gradients would cancel). The
+journal holds a checksum of every result, written before it leaves; a step that is redone after a crash must give the
+same one, whatever changed in between (parameters, model code, loss, dropout's coins). One live process holds a journal
+(file lock); a copy of the folder is another holder and cannot resume. The checksum is against accidents, not forgers.
 """
 
 import fcntl
@@ -35,7 +35,9 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._file.close()
-            raise VaultError("another process is using this grant; wait for it, or ask for a new grant") from None
+            raise VaultError(
+                "another process, or another grant in this one, is using this work; wait for it or close it"
+            ) from None
         raw = self._file.read()
         whole = len(raw) - len(raw) % _ENTRY.size  # a torn last entry belongs to a step that released nothing
         self._entries = [_ENTRY.unpack_from(raw, at) for at in range(0, whole, _ENTRY.size)]
@@ -44,13 +46,13 @@ class Journal:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def enter(self, step: int, checksum: tuple[int, int]) -> None:
-        """Note that `step` begins at these parameters; refuse if it began at others before."""
+    def leave(self, step: int, checksum: tuple[int, int]) -> None:
+        """Note the result of `step`, which is about to leave; refuse if another one left before."""
         if step < len(self._entries):
             if self._entries[step] != checksum:
                 raise VaultError(
-                    f"step {step} of this grant was already taken with other parameters; "
-                    "resume from the same checkpoint and configuration, or ask for a new grant"
+                    f"step {step} of this grant already released another gradient; go on with the same parameters, "
+                    "model, loss and random state as before, or ask for a new grant"
                 )
             return
         self._entries.append(checksum)

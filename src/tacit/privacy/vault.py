@@ -6,6 +6,7 @@ set). A learner that holds a vault, blocks and released values is therefore post
 Conditions: the declarations are true (`Declared`), the store and the key file are secret, the process is trusted.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,19 +19,20 @@ from torch import Tensor, nn
 from tacit.data import records as data
 from tacit.data.records import Label
 from tacit.errors import VaultError
-from tacit.gradients import Automatic, Clipper, ClipRule, Flat, PerLayer
+from tacit.gradients import Clipper
 from tacit.privacy import exits, rowwise, toeplitz
 from tacit.privacy.admission import Admission
 from tacit.privacy.billing import Bill, Biller
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.declared import Block, Loss, Read
-from tacit.privacy.grant import Grant, prepare
+from tacit.privacy.grant import Grant, clip_rule, prepare, targets
 from tacit.privacy.issue import issue
 from tacit.privacy.keys import NOISE
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import gaussian_
 from tacit.privacy.pin import pin
 from tacit.privacy.plan import GradientPlan, LabelPlan, Plan, SumPlan
+from tacit.privacy.still import unchanged
 from tacit.privacy.store import Store
 from tacit.privacy.tuning import TuningPlan, Winner, draw_trials
 
@@ -39,6 +41,8 @@ class Vault(Admission):
     """`Vault(ledger)` keeps records in memory; `Vault(ledger, store=folder)` also resumes and keeps memory on disk."""
 
     def __init__(self, ledger: Ledger, store: str | Path | None = None, *, max_batch: int = 4096) -> None:
+        if not isinstance(ledger, Ledger):
+            raise VaultError(f"a vault is opened with a ledger: Vault(Ledger(path)), got {type(ledger).__name__}")
         if max_batch < 1:
             raise VaultError(f"max_batch must be ≥ 1, got {max_batch}; it is how many records fit in memory at a time")
         super().__init__(ledger, None if store is None else Store(store))
@@ -56,7 +60,7 @@ class Vault(Admission):
 
     def grant(
         self,
-        reads: Sequence[Read] | Block,
+        blocks: Sequence[Read | Block] | Read | Block,
         plan: GradientPlan,
         model: nn.Module,
         loss: Loss,
@@ -69,7 +73,9 @@ class Vault(Admission):
         configuration (learning rate, optimizer): with a store, the same call after a crash resumes the same grant
         and is billed once; another configuration, model or folder needs a new grant.
         """
-        reads = [Read(block=reads)] if isinstance(reads, Block) else list(reads)
+        if not isinstance(plan, GradientPlan) or not isinstance(model, nn.Module):
+            raise VaultError(f"grant takes (blocks, GradientPlan, module, loss), got {type(plan).__name__} as the plan")
+        reads: list[Read] = [one if isinstance(one, Read) else Read(one) for one in _several(blocks)]
         if not reads or len({read.block.id for read in reads}) != len(reads):
             raise VaultError("a grant reads one or more blocks, each of them once; merge the reads of one block")
         if len({read.block.stream_id for read in reads}) > 1:
@@ -77,7 +83,7 @@ class Vault(Admission):
         shared = min(reads[0].block.tasks_per_unit, len({read.block.root for read in reads}))
         rates = [plan.rate if read.rate is None else read.rate for read in reads]
         records = [self._of(read.block) for read in reads]
-        clipper = Clipper(model, loss, _rule(plan, model))
+        clipper = Clipper(model, loss, clip_rule(plan, model))
         for read, found in zip(reads, records, strict=True):
             rowwise.check_training(read, found, model, loss, clipper)
         name = pin(
@@ -93,19 +99,18 @@ class Vault(Admission):
         charges = [(read.block, plan.event_at(rate, shared)) for read, rate in zip(reads, rates, strict=True)]
         bill = self._billing.reserve("gradient", charges, plan.describe(), name)
         keys, ticket = self.ledger.keys, bill.ticket
-        sampled = [
-            prepare(read, rate, found, keys, ticket, self._most)
-            for read, rate, found in zip(reads, rates, records, strict=True)
-        ]
-        noise_key = keys.derive(NOISE, ticket.generation, ticket.grant)
+        try:
+            sampled = [
+                prepare(read, rate, found, keys, ticket, self._most)
+                for read, rate, found in zip(reads, rates, records, strict=True)
+            ]
+            noise_key = keys.derive(NOISE, ticket.generation, ticket.grant)
+        except BaseException:
+            if not bill.charged:
+                bill.void()
+            raise
         return Grant(
-            plan=plan,
-            model=model,
-            clipper=clipper,
-            reads=sampled,
-            bill=bill,
-            noise_key=noise_key,
-            most=self._most,
+            plan=plan, model=model, clipper=clipper, reads=sampled, bill=bill, noise_key=noise_key, most=self._most
         )
 
     def sums(
@@ -168,7 +173,8 @@ class Vault(Admission):
         y = torch.from_numpy(data.positions(records.y, _labels(block, None)))
 
         def right(index: Tensor) -> Tensor:
-            return exits.guarded(lambda: answer(records.features(index)).cpu() == y[index])
+            with unchanged(predict if isinstance(predict, nn.Module) else None):
+                return exits.guarded(lambda: answer(records.features(index)).cpu() == y[index])
 
         total = self._release(
             "accuracy",
@@ -205,6 +211,9 @@ class Vault(Admission):
         Each trial draws its hyper-parameters from the generator it gets, may use each read of the plan once on each
         block, and returns (score, result); the score comes from these reads or from public data.
         """
+        blocks = _several(blocks)
+        if not callable(trial):
+            raise VaultError(f"trial must be a function of a generator, got {type(trial).__name__}")
         fresh = int(np.random.SeedSequence().generate_state(1)[0])  # a study is never resumed: its trials are secret
         name = pin(plan=plan.describe(), blocks=[block.id for block in blocks], fresh=fresh)
         bill = self._billing.bill("tuning", [(block, plan.event) for block in blocks], plan.describe(), name)
@@ -213,8 +222,9 @@ class Vault(Admission):
         for number in range(draw_trials(plan, self.ledger.keys, bill.ticket)):
             with self._billing.trial(bill.ticket, number, allowance):
                 score, result = trial(np.random.default_rng())
+            score = float(score) if score == score else -math.inf  # NaN never wins
             if best.score is None or score > best.score:
-                best = Winner(score=float(score), result=result)
+                best = Winner(score=score, result=result)
         bill.release()
         return best
 
@@ -224,8 +234,7 @@ class Vault(Admission):
             self.ledger.policy.require("allow_unsafe", what=f"the raw records of {block} ({why})")
         self.ledger.expose(block.id, why)
         records = self._of(block)
-        y = records.y if block.labels is None else data.positions(records.y, block.labels)
-        return records.features(torch.arange(len(records.rows))), torch.from_numpy(y)
+        return records.features(torch.arange(len(records.rows))), targets(block, records)
 
     def certificate(self, block: Block, *, method: str, **said: Any) -> Certificate:
         """What the ledger supports for the block's stream, as of now; see `issue` for what else can be said."""
@@ -243,6 +252,8 @@ class Vault(Admission):
         detail: Mapping[str, Any] | None = None,
     ) -> Tensor:
         """Bill, compute, add noise, let out: the one path of every sum-like exit. `bound`: the sensitivity."""
+        if not isinstance(plan, SumPlan):
+            raise VaultError(f"{kind} takes a SumPlan, got {type(plan).__name__}")
         if plan.horizon > 1 and plan.participations < block.tasks_per_unit:
             raise VaultError(
                 f"a unit of {block.stream!r} may be in {block.tasks_per_unit} tasks, the plan covers "
@@ -280,17 +291,12 @@ class Vault(Admission):
         return self._billing.bill(kind, [(block, event)], described, name, series=series, horizon=horizon)
 
 
+def _several(given: Any) -> list[Any]:
+    return [given] if isinstance(given, Read | Block) else list(given)
+
+
 def _labels(block: Block, labels: Sequence[Label] | None) -> tuple[Label, ...]:
     space = block.labels if labels is None else tuple(labels)
     if space is None:
         raise VaultError(f"{block} has no public label set; name the labels, or learn them with label_set")
     return space
-
-
-def _rule(plan: GradientPlan, model: nn.Module) -> ClipRule:
-    if plan.clipping == "flat":
-        return Flat(norm=plan.clip)
-    if plan.clipping == "automatic":
-        return Automatic(norm=plan.clip)
-    layers = sum(parameter.requires_grad for parameter in model.parameters())
-    return PerLayer(norms=plan.clip / max(1, layers) ** 0.5)

@@ -40,7 +40,7 @@ class Ledger(Book):
     def streams(self) -> list[tuple[int, StreamTerms]]:
         """Every stream and what was declared about it."""
         with self._read() as connection:
-            return [(row.id, reading.terms_of(row)) for row in profile.all_streams(connection)]
+            return [(row.id, making.terms_of(row)) for row in profile.all_streams(connection)]
 
     def statement(self, stream_id: int) -> Statement:
         """Everything a certificate needs, from one snapshot."""
@@ -113,10 +113,17 @@ class Ledger(Book):
                 policy=opening.recorded_policy(txn.connection),
             )
 
-    def split(self, block_id: int, parts: Mapping[str, int]) -> list[BlockRow]:
+    def find(self, stream: str, task: str, part: str = "all") -> tuple[BlockRow, StreamTerms]:
+        """A block that is in the ledger, by the names it was declared under, and the terms of its stream."""
+        with self._read() as connection:
+            return making.find(connection, stream, task, part, self.keys)
+
+    def split(
+        self, block_id: int, parts: Mapping[str, int], shares: Mapping[str, float] | None = None
+    ) -> list[BlockRow]:
         """Cut a block into parts that inherit all its promises; the block itself cannot be charged any more."""
         with self._write() as txn:
-            return making.split(txn, block_id, parts, self.keys)
+            return making.split(txn, block_id, parts, shares or {}, self.keys)
 
     def enroll(self, stream_id: int, task: str, names: NDArray[np.uint64], tasks_per_unit: int) -> NDArray[np.bool_]:
         """Which of these units may take part in the task: those in it already, and those in fewer than k others."""
@@ -126,6 +133,7 @@ class Ledger(Book):
     def expose(self, block_id: int, why: str) -> None:
         """Write, before it happens, that raw records of a block leave the vault: its stream has no finite ε."""
         signed("vault", why)
+        self._durable("expose")
         with self._write() as txn:
             row = making.raw_block(txn.connection, block_id)
             if not making.stream_row(txn.connection, row.stream_id).public:

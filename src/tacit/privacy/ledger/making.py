@@ -19,7 +19,7 @@ from tacit.privacy.ledger import gate
 from tacit.privacy.ledger.chain import Transaction, canonical
 from tacit.privacy.ledger.prices import Prices
 from tacit.privacy.ledger.profile import Face, budget_of
-from tacit.privacy.ledger.tables import blocks, fingerprints, streams
+from tacit.privacy.ledger.tables import blocks, charges, fingerprints, grants, streams
 from tacit.privacy.ledger.terms import BlockRow, Mode, Overlap, StreamTerms
 from tacit.privacy.policy import Policy
 
@@ -104,7 +104,13 @@ def block(
         )
     known = fingerprint is not None and _known(connection, fingerprint, None if found is None else found.id)
     if found is not None:
-        if fingerprint is not None and not known:
+        _same_facts(found, size, labels)
+        if found.state == "split" and found.overlap == "declared" and not known:
+            raise LedgerError(
+                f"the records of task {task!r} are not those that were split, and without ids they would change sides; "
+                "admit the same records, or give ids"
+            )
+        if fingerprint is not None:  # at every admission: whether records changed must not show in the chain
             txn.record("refresh", {"block": found.id, "fingerprint": fingerprint})
         return row_of(found)
     number = _next(connection, blocks.c.id)
@@ -139,6 +145,16 @@ def _filter(owner: Row[Any], like: DpEvent | None) -> list[tuple[int, float, int
     return [(ORDERS.index(order), order, limit) for order, limit in pairs]
 
 
+def _same_facts(found: Row[Any], size: int, labels: Sequence[Any]) -> None:
+    """Public facts are declared once: corrected ones would follow the data."""
+    if found.size != int(size):
+        raise LedgerError(f"task {found.task!r} was declared with size {found.size}, got {size}; keep the declared one")
+    if found.labels != canonical([_plain(label) for label in labels]):
+        raise LedgerError(
+            f"task {found.task!r} was declared with other labels, {found.labels}; keep them, or use vault.with_labels"
+        )
+
+
 def _known(connection: Connection, fingerprint: str, own: int | None) -> bool:
     """Whether the block has shown these records before; records of another private block are refused."""
     query = select(blocks.c.id, blocks.c.task, streams.c.name, streams.c.public)
@@ -153,7 +169,9 @@ def _known(connection: Connection, fingerprint: str, own: int | None) -> bool:
     return any(other.id == own for other in found)
 
 
-def split(txn: Transaction, block_id: int, parts: Mapping[str, int], keys: KeyRing) -> list[BlockRow]:
+def split(
+    txn: Transaction, block_id: int, parts: Mapping[str, int], shares: Mapping[str, float], keys: KeyRing
+) -> list[BlockRow]:
     """Cut a block into parts that inherit its promises; the same cut again finds them."""
     connection = txn.connection
     parent = raw_block(connection, block_id)
@@ -163,13 +181,19 @@ def split(txn: Transaction, block_id: int, parts: Mapping[str, int], keys: KeyRi
     names = {prefix + name: int(size) for name, size in parts.items()}
     if parent.state == "split":
         children = connection.execute(select(blocks).where(blocks.c.parent_id == block_id)).all()
-        if {child.part: child.size for child in children} != names:
-            known = ", ".join(f"{child.part} ({child.size})" for child in children)
+        cut = {prefix + name: (int(size), shares.get(name)) for name, size in parts.items()}
+        if {child.part: (child.size, child.share) for child in children} != cut:
+            known = ", ".join(f"{child.part} ({child.share or child.size})" for child in children)
             raise LedgerError(f"task {parent.task!r} was split into {known}, got {dict(names)}; a split is made once")
         order = {child.part: child for child in children}
         return [row_of(order[name]) for name in names]
     if parent.state != "live":
         raise LedgerError(f"part {parent.part!r} of task {parent.task!r} is {parent.state} and cannot be split")
+    if parent.mode == "committed" and _was_read(connection, block_id):
+        raise LedgerError(
+            f"task {parent.task!r} has been read, and what is chosen after a release is not committed; split it before "
+            "its first read, or admit it as open"
+        )
     owner = stream_row(connection, parent.stream_id)
     first = _next(connection, blocks.c.id)
     new = [
@@ -178,11 +202,39 @@ def split(txn: Transaction, block_id: int, parts: Mapping[str, int], keys: KeyRi
             "identity": keys.identity("block", owner.identity, parent.task, name),
             "part": name,
             "size": size,
+            "share": shares.get(name.removeprefix(prefix)),
         }
         for place, (name, size) in enumerate(names.items())
     ]
     txn.record("split", {"parent": block_id, "children": new})
     return [block_row(connection, first + place) for place in range(len(new))]
+
+
+def _was_read(connection: Connection, block_id: int) -> bool:
+    query = select(grants.c.id).join_from(grants, charges).where(charges.c.block_id == block_id)
+    return connection.execute(query.where(grants.c.state != "VOID").limit(1)).first() is not None
+
+
+def find(connection: Connection, stream: str, task: str, part: str, keys: KeyRing) -> tuple[BlockRow, StreamTerms]:
+    """A block by the names it was declared under."""
+    owner = connection.execute(select(streams).where(streams.c.identity == keys.identity("stream", stream))).first()
+    identity = None if owner is None else keys.identity("block", owner.identity, task, part)
+    row = connection.execute(select(blocks).where(blocks.c.identity == identity)).first()
+    if owner is None or row is None:
+        raise LedgerError(f"the ledger has no block {stream}/{task}/{part}; check the names, or admit its records")
+    return row_of(row), terms_of(owner)
+
+
+def terms_of(stream: Row[Any]) -> StreamTerms:
+    """What a row of `streams` says."""
+    return StreamTerms(
+        name=stream.name,
+        budget=budget_of(stream),
+        tasks_per_unit=stream.tasks_per_unit,
+        records_per_unit=stream.records_per_unit,
+        fixed_schedule=stream.fixed_schedule,
+        public=stream.public,
+    )
 
 
 def stream_row(connection: Connection, stream_id: int) -> Row[Any]:

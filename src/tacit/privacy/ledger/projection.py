@@ -34,7 +34,7 @@ def _stream(connection: Connection, seq: int, body: Body) -> None:
 def _block(connection: Connection, seq: int, body: Body) -> None:
     row = {key: body[key] for key in ("id", "identity", "stream_id", "task", "part", "mode", "size")}
     row |= {key: body[key] for key in ("labels", "overlap")}
-    row |= {"root_id": body["id"], "exposed": False}
+    row |= {"root_id": body["id"], "exposed": False, "share": None}
     row |= {"parent_id": None, "list_hash": None, "inherited_hash": None, "effective_hash": None}
     row |= {"implicit": False, "state": "live", "filter_hash": _filter_hash(body["filter"])}
     connection.execute(insert(blocks), row)
@@ -50,7 +50,10 @@ def _block(connection: Connection, seq: int, body: Body) -> None:
 
 def _refresh(connection: Connection, seq: int, body: Body) -> None:
     """A block whose records changed: its budget did not."""
-    connection.execute(insert(fingerprints), {"block_id": body["block"], "fingerprint": body["fingerprint"]})
+    row = {"block_id": body["block"], "fingerprint": body["fingerprint"]}
+    here = (fingerprints.c.block_id == row["block_id"]) & (fingerprints.c.fingerprint == row["fingerprint"])
+    if connection.execute(select(fingerprints).where(here)).first() is None:
+        connection.execute(insert(fingerprints), row)
 
 
 def _split(connection: Connection, seq: int, body: Body) -> None:

@@ -128,14 +128,27 @@ def change(connection: Connection, row: Row[Any], texts: Texts) -> tuple[gate.Wh
 
 
 def _consume(connection: Connection, row: Row[Any], texts: Texts) -> None:
-    query = select(charges.c.event).join_from(charges, grants).where(charges.c.block_id == row.id)
-    used = Counter(connection.execute(query.where(grants.c.state != "VOID")).scalars())
+    query = select(charges.c.event, grants.c.state).join_from(charges, grants).where(charges.c.block_id == row.id)
+    taken = connection.execute(query.where(grants.c.state != "VOID")).all()
+    used = Counter(event for event, _ in taken)
     missing = Counter(texts) - (Counter(eventlists.get(connection, row.list_hash)) - used)
     if missing:
-        raise BudgetExceeded(
-            f"{_said(row)} is committed and its list has no unused entry for {next(iter(missing))}; commit all its "
-            "reads before the first one, or admit it as open"
+        raise BudgetExceeded(f"{_said(row)} {_why_not({state for _, state in taken})}")
+
+
+def _why_not(states: set[str]) -> str:
+    """Three situations, three ways out."""
+    if states & {"RESERVED", "CHARGED"}:
+        return (
+            "is held by an unfinished grant; finish or close it, or, after a crash, ask again with the same store, "
+            "plan, initial weights, loss and work (a reservation that was never used lapses after an hour)"
         )
+    if states:
+        return (
+            "has been read, and what was billed then is all that may ever be read of it; use what was released, admit "
+            "new records as a new task, or next time commit several reads at once with vault.commit"
+        )
+    return "is committed to other reads than this one; use one of the plans that were committed"
 
 
 def _open(connection: Connection, row: Row[Any], events: Sequence[DpEvent]) -> tuple[int, ...]:

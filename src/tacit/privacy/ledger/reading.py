@@ -15,11 +15,11 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import INFINITE_PRICE
 from tacit.privacy.filters import RenyiFilter
 from tacit.privacy.ledger import chain, eventlists, profile, recurring
-from tacit.privacy.ledger.making import row_of, stream_row
+from tacit.privacy.ledger.making import row_of, stream_row, terms_of
 from tacit.privacy.ledger.prices import Prices
 from tacit.privacy.ledger.profile import NANO, Face, budget_of
 from tacit.privacy.ledger.tables import blocks, charges, curves, fingerprints, grants, log, positions
-from tacit.privacy.ledger.terms import BlockStatement, GrantStatement, Raise, Statement, StreamTerms
+from tacit.privacy.ledger.terms import BlockStatement, GrantStatement, Raise, Statement
 from tacit.privacy.policy import Policy
 
 EXACT = "min(PLD, RDP) of whole event lists"
@@ -84,18 +84,6 @@ def statement(connection: Connection, stream_id: int, ledger_id: str, policy: Po
         exposures=exposures(connection, stream_id),
         reanchored=tuple(body["why"] for _, body in _entries(connection, "reanchor")),
         head=chain.head(connection),
-    )
-
-
-def terms_of(stream: Row[Any]) -> StreamTerms:
-    """What a row of `streams` says."""
-    return StreamTerms(
-        name=stream.name,
-        budget=budget_of(stream),
-        tasks_per_unit=stream.tasks_per_unit,
-        records_per_unit=stream.records_per_unit,
-        fixed_schedule=stream.fixed_schedule,
-        public=stream.public,
     )
 
 

@@ -94,6 +94,7 @@ blocks = Table(
     Column("mode", String(9), nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("labels", Text, nullable=False),
+    Column("share", Float(53)),
     Column("overlap", String(8), nullable=False),
     Column("exposed", Boolean, nullable=False),
     Column("list_hash", ForeignKey("lists.hash")),

@@ -66,6 +66,7 @@ def upgrade() -> None:
         sa.Column("mode", sa.String(9), nullable=False),
         sa.Column("size", sa.BigInteger, nullable=False),
         sa.Column("labels", sa.Text, nullable=False),
+        sa.Column("share", sa.Float(53)),
         sa.Column("overlap", sa.String(8), nullable=False),
         sa.Column("exposed", sa.Boolean, nullable=False),
         sa.Column("list_hash", sa.String(64), sa.ForeignKey("lists.hash")),
