@@ -105,3 +105,26 @@ def test_policy(book: Path, tmp_path: Path) -> None:
     assert json.loads(tacit("policy", "show", "--ledger", book).output)["may_raise"] == ["officer"]
     file.write_text("may_rais = []\n")
     assert "may_raise" in tacit("policy", "adopt", file, "--ledger", book, "--by", "o", "--why", "w", code=1).output
+
+
+def test_raise_reanchor_and_version(book: Path, tmp_path: Path) -> None:
+    words = ("ledger", "raise", "scans", "--ledger", book, "--epsilon", 2.0, "--by", "officer", "--why", "consent")
+    assert "may_raise" in tacit(*words, code=1).output
+    (tmp_path / "policy.toml").write_text('may_raise = ["officer"]\n')
+    tacit("policy", "adopt", tmp_path / "policy.toml", "--ledger", book, "--by", "officer", "--why", "review")
+    assert "1 → 2" in tacit(*words).output
+    Path(f"{book}.anchor").unlink()
+    assert "reanchor" in tacit("ledger", "show", "--ledger", book, code=1).output
+    tacit("ledger", "reanchor", "--ledger", book, "--by", "officer", "--why", "disk crash")
+    tacit("ledger", "verify", "--ledger", book)
+    assert tacit("--version").output.strip() == "0.1.0"
+
+
+def test_keys_of_another_ledger_are_not_restored(book: Path, tmp_path: Path) -> None:
+    with Ledger(tmp_path / "other") as other:
+        (tmp_path / "sealed").write_bytes(other.keys.backup(PASSPHRASE))
+    Path(f"{book}.keys").unlink()
+    words = ("keys", "restore", tmp_path / "sealed", "--passphrase", PASSPHRASE)
+    assert "another ledger" in tacit(*words, "--ledger", book, code=1).output
+    assert not Path(f"{book}.keys").exists()
+    assert "no ledger" in tacit(*words, "--ledger", tmp_path / "none", code=1).output

@@ -1,0 +1,48 @@
+"""What the README shows runs as it is shown."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tacit
+from tacit.gradients.losses import cross_entropy
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_first_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    names: dict[str, Any] = {"x": rng.normal(size=(200, 784)).astype(np.float32), "y": rng.integers(0, 10, 200)}
+    exec(BLOCKS[0], names)
+    assert "PRIVACY CERTIFICATE" in capsys.readouterr().out
+    assert tacit.Certificate.load("january.json").epsilon == pytest.approx(2.0, abs=0.01)
+
+
+def test_the_other_exits(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    with tacit.Ledger(tmp_path / "ledger") as ledger:
+        vault, budget = tacit.Vault(ledger), tacit.Budget(epsilon=9.0, delta=1e-5)
+
+        def admit(task: str, labels: Any = range(10)) -> tacit.Block:
+            facts = tacit.Declared(stream="s", task=task, budget=budget, size=60, labels=labels)
+            return vault.admit((rng.normal(size=(60, 8)), rng.integers(0, 10, 60)), facts)
+
+        plan = tacit.GradientPlan(rate=0.1, steps=100, noise=20.0)
+        names: dict[str, Any] = {name: getattr(tacit, name) for name in tacit.__all__}
+        names |= {"vault": vault, "budget": budget, "cross_entropy": cross_entropy, "ids": rng.integers(0, 9, 60)}
+        names |= {"x": rng.normal(size=(60, 8)).astype(np.float32), "y": rng.integers(0, 10, 60)}
+        names |= {"model": torch.nn.Linear(8, 10), "backbone": torch.nn.Linear(8, 4).eval(), "plan": plan}
+        names |= {"block": admit("may"), "july": admit("july", None), "august": admit("august")}
+        names |= {"trial": lambda rng: (float(rng.uniform()), None)}
+        exec(
+            BLOCKS[1].replace("plan = GradientPlan.for_budget(person", "person_plan = GradientPlan.for_budget(person"),
+            names,
+        )
+    assert names["s"].shape == (10, 4) and names["m"].shape == (4, 4)
+    assert names["best"].score is not None and names["grant"].expected_batch > 0
