@@ -116,8 +116,8 @@ def no_clip(patch: pytest.MonkeyPatch) -> None:
 def realised_divisor(patch: pytest.MonkeyPatch) -> None:
     true = Grant._add_gradients
 
-    def divided(self: Grant, total: Tensor) -> None:
-        true(self, total)
+    def divided(self: Grant, total: Tensor, drawn: list[Tensor]) -> None:
+        true(self, total, drawn)
         self._expected = float(sum(sampled.records.units for sampled in self._reads))
 
     patch.setattr(Grant, "_add_gradients", divided)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from tacit.data.records import Records, positions
 from tacit.errors import VaultError
 from tacit.gradients import Automatic, Clipper, ClipRule, Flat, PerLayer
+from tacit.privacy.ahead import Ahead
 from tacit.privacy.billing import Bill
 from tacit.privacy.declared import Block, Read
 from tacit.privacy.exits import chunks, featurise, guarded
@@ -67,6 +68,7 @@ class Grant:
         total = sum(p.numel() for p in self._parameters.values())
         like = next(iter(self._parameters.values()))
         self._noise = NoiseAhead(torch.empty(total, device=like.device, dtype=like.dtype), noise_key, plan.std)
+        self._draws = Ahead(self._draw)
         self._done, self._process = False, os.getpid()
 
     @property
@@ -118,9 +120,10 @@ class Grant:
             raise VaultError("a grant belongs to the process that asked for it; ask for a new one in this process")
         self._bill.charge()  # durable before any record is read or noise drawn
         # One draw of noise, then the clipped gradients on top of it: no sum without noise ever exists.
-        total = self._noise.take(self.step, last=self.step + 1 == self.plan.steps)
+        last = self.step + 1 == self.plan.steps
+        total, drawn = self._noise.take(self.step, last=last), self._draws.take(self.step, last=last)
         with dice(self._model, self._dice, self.step), unchanged(self._model):
-            self._add_gradients(total)
+            self._add_gradients(total, drawn)
         out = total.div(self._expected)
         self._bill.journal.leave(self.step, checksum(out))
         self.step += 1
@@ -128,10 +131,13 @@ class Grant:
             self._finish(out)
         return out
 
-    def _add_gradients(self, total: Tensor) -> None:
+    def _draw(self, step: int) -> list[Tensor]:
+        """Who takes part in a step, for every read."""
+        return [poisson(read.key, step, read.records.units, read.rate) for read in self._reads]
+
+    def _add_gradients(self, total: Tensor, drawn: list[Tensor]) -> None:
         """Add the clipped gradient of every drawn unit of every read."""
-        for sampled in self._reads:
-            units = poisson(sampled.key, self.step, sampled.records.units, sampled.rate)
+        for sampled, units in zip(self._reads, drawn, strict=True):
             for index, group in chunks(sampled.records, units, self._most):
                 guarded(partial(self._add, total, sampled, index, group))
 

@@ -6,14 +6,12 @@ low-order bits of a sum is listed in the certificate as not accounted for.
 """
 
 import math
-import os
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
 
 import torch
 from torch import Tensor
 
 from tacit.gradients.fusion import fused
+from tacit.privacy.ahead import Ahead
 from tacit.privacy.cipher import chacha, chacha_head, words
 
 CIPHER_CPU = "AES-256-CTR, Box-Muller, float32"
@@ -73,9 +71,9 @@ def _chacha_normals(head: Tensor, second: Tensor, half: int) -> Tensor:
 class NoiseAhead:
     """The noise of a grant, step by step; the next step's is drawn on a second thread meanwhile.
 
-    What `take(step)` holds depends on the key, the step and the kind of device alone, drawn ahead or not. The buffer
-    may be written to and is valid until the next call but one. For a GPU, little noise is drawn on the CPU and copied
-    (it costs the GPU nothing), much of it on the GPU.
+    What `take(step)` holds depends on the key, the step and the kind of device alone. The buffer may be written to and
+    is valid until the next call but one. For a GPU, little noise is drawn on the CPU and copied (it costs the GPU
+    nothing), much of it on the GPU.
     """
 
     def __init__(self, like: Tensor, key: bytes, std: float) -> None:
@@ -85,32 +83,14 @@ class NoiseAhead:
         self._drawn = (
             [torch.empty(like.shape, dtype=like.dtype, pin_memory=True) for _ in "ab"] if copied else self._out
         )
-        self._ahead: tuple[int, Future[Tensor]] | None = None
+        self._ahead = Ahead(self._draw)
 
     def take(self, step: int, *, last: bool = False) -> Tensor:
         """The noise of `step`; unless it is the last one, that of the next step is begun."""
-        step_ahead, work = self._ahead or (None, None)
-        ready = None if work is None else work.result()
-        noise = ready if ready is not None and step_ahead == step else self._draw(step)
+        on_gpu = self._drawn[0].is_cuda  # a queue of its own: nothing to gain from a second thread
+        noise = self._draw(step) if on_gpu else self._ahead.take(step, last=last)
         out = self._out[step % 2]
-        if noise is not out:
-            out.copy_(noise)
-        self._ahead = None
-        if not last and not noise.is_cuda:
-            self._ahead = (step + 1, _second_thread(os.getpid()).submit(self._draw, step + 1))
-        return out
+        return out if noise is out else out.copy_(noise)
 
     def _draw(self, step: int) -> Tensor:
         return gaussian_(self._drawn[step % 2], self._key, step, self._std)
-
-
-@cache
-def _second_thread(process: int) -> ThreadPoolExecutor:
-    """One for each process: threads do not survive a fork."""
-    threads = torch.get_num_threads()
-    pool = ThreadPoolExecutor(
-        max_workers=1, thread_name_prefix="tacit-noise", initializer=torch.set_num_threads, initargs=(1,)
-    )
-    pool.submit(int).result()
-    torch.set_num_threads(threads)  # the call above is per thread for OpenMP and global for MKL: put it back
-    return pool

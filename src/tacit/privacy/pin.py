@@ -17,14 +17,11 @@ def pin(**parts: Any) -> str:
 
 
 def checksum(result: Tensor) -> tuple[int, int]:
-    """Two fast sums over the bits of a tensor: another gradient under the same noise changes them."""
-    bits = result.detach().view(-1).view(_BITS[result.element_size()])
-    total, odd = int(bits.sum(dtype=torch.int64)), int(bits[::2].sum(dtype=torch.int64))
-    return total % _MODULUS, odd % _MODULUS
-
-
-_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-_MODULUS = (1 << 61) - 1
+    """A fast sum over the bits of a tensor, and its size: another gradient under the same noise changes it."""
+    raw = result.detach().cpu().contiguous().view(-1).view(torch.uint8)
+    even = raw.numel() - raw.numel() % 8
+    words, rest = raw[:even].view(torch.int64), raw[even:]
+    return int(words.sum()) ^ int.from_bytes(bytes(rest.tolist()), "little"), raw.numel()
 
 
 def _describe(part: Any) -> Any:
