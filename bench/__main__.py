@@ -6,6 +6,6 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 
-for name in ("noise.py", "accounting.py", "ledger.py", "gradients.py"):
+for name in ("noise.py", "accounting.py", "ledger.py", "vault.py", "gradients.py"):
     print(f"\n== bench/{name}", flush=True)
     subprocess.run([sys.executable, str(HERE / name), *sys.argv[1:]], check=True)

@@ -234,6 +234,19 @@ def test_virtual_batches_change_nothing(persons: bool, ledger: Ledger) -> None:
     assert torch.allclose(sums[0], clipped.sum(0), atol=0.02)
 
 
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_plan_calibrated_for_an_open_block_is_never_refused(
+    k: int, vault: Vault, admit: Admit, ledger: Ledger
+) -> None:
+    budget = Budget(epsilon=1.0, delta=1e-5)
+    fitted = GradientPlan.for_budget(budget, rate=0.05, steps=30, tasks_per_unit=k, open=True)
+    facts = {"budget": budget, "tasks_per_unit": k, "open": True, "like": fitted}
+    for task in range(k):
+        block = admit(np.ones((3 + task, 2)), np.zeros(3 + task), task=str(task), **facts)
+        vault.grant(block, fitted, linear(2), sum_loss).gradient()
+    assert ledger.epsilon(block.stream_id) == pytest.approx(1.0, abs=0.01)
+
+
 def test_step_n_plus_one_is_refused(vault: Vault, admit: Admit) -> None:
     grant = vault.grant(admit(np.ones((3, 2)), np.zeros(3)), plan(steps=2), linear(2), sum_loss)
     grant.gradient()

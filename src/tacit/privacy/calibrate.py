@@ -6,7 +6,9 @@ integers, so a plan that was calibrated here is never refused there.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from dp_accounting.dp_event import DpEvent
 
@@ -41,13 +43,20 @@ def fits(event: DpEvent, budget: Budget, times: int = 1) -> bool:
     return price(event, budget, times) <= allowance(budget)
 
 
-def noise_for(budget: Budget, event_of: Callable[[float], DpEvent], tolerance: float = TOLERANCE) -> float:
-    """The least noise for which `event_of(noise)` fits, within `tolerance` above it."""
+def noise_for(
+    budget: Budget,
+    event_of: Callable[[float], DpEvent],
+    tolerance: float = TOLERANCE,
+    method: Method = Method.BEST,
+) -> float:
+    """The least noise for which `event_of(noise)` fits by this accountant, within `tolerance` above it."""
 
     def cost(log_noise: float, method: Method) -> float:
         return _log_ratio(event_of(math.exp(log_noise)), budget, method)
 
-    found = _search(cost, start=0.0, good=math.log(_MOST_NOISE), bad=math.log(_LEAST_NOISE), tolerance=tolerance)
+    found = _search(
+        cost, start=0.0, good=math.log(_MOST_NOISE), bad=math.log(_LEAST_NOISE), tolerance=tolerance, final=method
+    )
     if found is None:
         raise PlanError(
             f"no noise up to {_MOST_NOISE:g} meets {budget}; "
@@ -87,7 +96,18 @@ def steps_for(budget: Budget, event_of: Callable[[int], DpEvent]) -> int:
 
 def gradient_noise(budget: Budget, rate: float, steps: int, times: int = 1) -> float:
     """The noise multiplier of Poisson-sampled gradient steps; `times` such plans on one unit fit together."""
-    return noise_for(budget, lambda noise: repeat(poisson_gaussian(rate, noise, steps), times))
+    return noise_for(budget, partial(_repeated, rate, steps, times))
+
+
+def open_gradient_noise(budget: Budget, rate: float, steps: int, times: int = 1) -> float:
+    """The same for an open block whose filter is shaped like this plan: by its Rényi curve, which the filter gates."""
+    slightly = replace(budget, epsilon=budget.epsilon * (1 - 1e-6))  # costs are rounded up, limits down
+    event_of = partial(_repeated, rate, steps, times)
+    return noise_for(slightly, event_of, method=Method.RDP)
+
+
+def _repeated(rate: float, steps: int, times: int, noise: float) -> DpEvent:
+    return repeat(poisson_gaussian(rate, noise, steps), times)
 
 
 def gradient_steps(budget: Budget, rate: float, noise: float) -> int:
@@ -115,14 +135,20 @@ def _log_ratio(event: DpEvent, budget: Budget, method: Method) -> float:
 
 
 def _search(
-    cost: Callable[[float, Method], float], *, start: float, good: float, bad: float, tolerance: float
+    cost: Callable[[float, Method], float],
+    *,
+    start: float,
+    good: float,
+    bad: float,
+    tolerance: float,
+    final: Method = Method.BEST,
 ) -> float | None:
     """The x nearest to `bad` with cost(x) <= 0, if `good` has one; the answer itself was always tested.
 
     Rényi curves are quick and never below the best accountant, so they bracket first; then a safeguarded secant.
     """
     rough = _bracketed(lambda x: cost(x, Method.RDP), start, good, bad, 0.01)
-    return _bracketed(lambda x: cost(x, Method.BEST), start if rough is None else rough, good, bad, tolerance)
+    return _bracketed(lambda x: cost(x, final), start if rough is None else rough, good, bad, tolerance)
 
 
 def _bracketed(cost: Callable[[float], float], start: float, good: float, bad: float, tolerance: float) -> float | None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from dp_accounting import dp_event
 from torch import Tensor, nn
 
 from tacit.data.records import Label
@@ -35,8 +34,8 @@ class Declared:
     """Per task. Units named by ids that exceed a bound are skipped in silence."""
     open: bool = False
     """False: all reads of the block are in its first charge. True: they are chosen as one goes, behind a filter."""
-    like: dp_event.DpEvent | None = None
-    """For open blocks: an event whose Rényi curve gives the filter its shape."""
+    like: Any = None
+    """For open blocks: a plan or event whose Rényi curve gives the filter its shape."""
     fixed_schedule: bool = True
     """The plans of all tasks were fixed in advance, not chosen after seeing releases."""
     public: bool = False

@@ -40,8 +40,8 @@ class GradientPlan:
             raise PlanError(
                 f"rate must be in (0, 1], got {self.rate}; it is the expected batch over the number of units"
             )
-        if isinstance(self.steps, bool) or int(self.steps) != self.steps or self.steps < 1:
-            raise PlanError(f"steps must be a whole number ≥ 1, got {self.steps}")
+        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
+            raise PlanError(f"steps must be a whole number ≥ 1, got {self.steps!r}")
         _positive("noise", self.noise, "a private plan needs noise; use Vault.unsafe on public data for none")
         _positive("clip", self.clip, "it bounds what one unit can change")
         if self.clipping not in ("flat", "automatic", "per-layer"):
@@ -57,10 +57,15 @@ class GradientPlan:
         clip: float = 1.0,
         clipping: str = "flat",
         tasks_per_unit: int = 1,
+        open: bool = False,
     ) -> "GradientPlan":
-        """The plan with the least noise that the budget allows (in all `tasks_per_unit` tasks of a unit together)."""
+        """The plan with the least noise that the budget allows (in all `tasks_per_unit` tasks of a unit together).
+
+        `open`: for a block that is admitted with `open=True, like=plan`.
+        """
         plan = cls(rate=rate, steps=steps, noise=1.0, clip=clip, clipping=clipping)  # bad values fail before the search
-        return replace(plan, noise=calibrate.gradient_noise(budget, rate=rate, steps=steps, times=tasks_per_unit))
+        search = calibrate.open_gradient_noise if open else calibrate.gradient_noise
+        return replace(plan, noise=search(budget, rate=rate, steps=steps, times=tasks_per_unit))
 
     @property
     def event(self) -> dp_event.DpEvent:
