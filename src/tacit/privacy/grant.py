@@ -3,7 +3,7 @@
 Guarantee: each call of `gradient` draws every unit of every read by secret Poisson coins at the billed rate, clips each
 unit's gradient to the plan's bound, adds one draw of Gaussian noise of standard deviation noise · clip to the sum and
 divides by the public expected batch. Nothing is computed before the charge is durable; an empty draw still adds noise;
-step n + 1 is refused; a step is never run twice on different parameters.
+step n + 1 is refused; a step never releases two results.
 """
 
 import hashlib

@@ -18,7 +18,7 @@ def pin(**parts: Any) -> str:
 
 def checksum(result: Tensor) -> tuple[int, int]:
     """A fast sum over the bits of a tensor, and its size: another gradient under the same noise changes it."""
-    raw = result.detach().cpu().contiguous().view(-1).view(torch.uint8)
+    raw = result.detach().contiguous().view(-1).view(torch.uint8)
     even = raw.numel() - raw.numel() % 8
     words, rest = raw[:even].view(torch.int64), raw[even:]
     return int(words.sum()) ^ int.from_bytes(bytes(rest.tolist()), "little"), raw.numel()

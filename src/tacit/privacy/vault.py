@@ -89,7 +89,7 @@ class Vault(Admission):
         name = pin(
             plan=plan.describe(),
             reads=[
-                [read.block.id, found.digest, rate, read.select, read.through]
+                [read.block.id, read.block.labels, found.digest, rate, read.select, read.through]
                 for read, found, rate in zip(reads, records, rates, strict=True)
             ],
             model=model,
@@ -158,10 +158,8 @@ class Vault(Admission):
 
     def count(self, block: Block, plan: SumPlan) -> float:
         """Noisy number of units."""
-        records = self._of(block)
-        return float(
-            self._release("count", block, plan, lambda: torch.tensor([float(records.units)]), shape=(1,), bound=1.0)
-        )
+        units = float(self._of(block).units)
+        return float(self._release("count", block, plan, lambda: torch.tensor([units]), shape=(1,), bound=1.0))
 
     def accuracy(self, block: Block, predict: Callable[[Tensor], Tensor], plan: SumPlan) -> float:
         """Noisy accuracy: Σ over units of their share of right answers, over the public nominal size.
