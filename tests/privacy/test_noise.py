@@ -60,7 +60,7 @@ def test_the_seed_of_torch_never_reaches_it() -> None:
 def test_the_tail_is_not_cut_at_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the smallest radius word the draw reaches past 6.6 sigma, as a true normal does."""
 
-    def smallest(key: bytes, counter: int, n: int, first: int) -> torch.Tensor:
+    def smallest(key: bytes, counter: int, n: int, first: int, scratch: object = None) -> torch.Tensor:
         return torch.zeros(n, dtype=torch.int32)
 
     monkeypatch.setattr(noise, "words", smallest)

@@ -15,16 +15,19 @@ from torch import Tensor
 _ROUNDS = 10  # double rounds: ChaCha20 (RFC 8439)
 
 
-def words(key: bytes, counter: int, n: int, first: int = 0) -> Tensor:
-    """`n` secret 32-bit words (AES-256-CTR, CPU), from word `first` (a multiple of 4) of the stream named `counter`."""
+def words(key: bytes, counter: int, n: int, first: int = 0, scratch: bytearray | None = None) -> Tensor:
+    """`n` secret 32-bit words (AES-256-CTR, CPU), from word `first` (a multiple of 4) of the stream named `counter`.
+
+    With `scratch` (at least 4n bytes) they lie in it, and are gone when it is used again.
+    """
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     if n == 0:
         return torch.empty(0, dtype=torch.int32)
     stream = Cipher(algorithms.AES(key), modes.CTR(_place(counter, first))).encryptor()
-    out = bytearray(4 * n)
+    out = bytearray(4 * n) if scratch is None else scratch
     stream.update_into(_zeros(4 * n), out)  # CTR mode: encrypting zeros gives the key stream itself
-    return torch.frombuffer(out, dtype=torch.int32)
+    return torch.frombuffer(out, dtype=torch.int32, count=n)
 
 
 def _place(counter: int, first: int) -> bytes:

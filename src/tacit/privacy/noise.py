@@ -6,6 +6,7 @@ low-order bits of a sum is listed in the certificate as not accounted for.
 """
 
 import math
+import threading
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from tacit.privacy.cipher import chacha, chacha_head, words
 CIPHER_CPU = "AES-256-CTR, Box-Muller, float32"
 CIPHER_GPU = "ChaCha20, Box-Muller, float32"
 
+_local = threading.local()
 _RARE = 1 << 7  # a radius word below this gets 31 more bits: it happens once in 2²⁴
 _COPIED = 1 << 21  # for a GPU: up to so many normals are drawn on the CPU
 _CHUNK = 1 << 18  # pairs
@@ -41,7 +43,7 @@ def gaussian_(out: Tensor, key: bytes, counter: int, std: float) -> Tensor:
 def _pairs(out: Tensor, key: bytes, counter: int, first: int, std: float) -> None:
     """Box–Muller on the words from `first` on: half of them for radii, half for angles."""
     half = out.numel() // 2
-    bits = words(key, counter, 2 * half, first)
+    bits = words(key, counter, 2 * half, first, _scratch(8 * half))
     small = bits[:half] & 0x7FFFFFFF
     rare = int(small.min()) < _RARE
     radius = _uniform(small, words(key, counter | _SECOND, half, first) if rare else None)
@@ -49,6 +51,14 @@ def _pairs(out: Tensor, key: bytes, counter: int, first: int, std: float) -> Non
     angle = bits[half:].to(torch.float32).mul_(_TURN)
     torch.cos(angle, out=out[:half]).mul_(radius)
     torch.sin(angle, out=out[half:]).mul_(radius)
+
+
+def _scratch(size: int) -> bytearray:
+    """Memory of this thread that is used again: new pages at every step would cost more than the cipher."""
+    held: bytearray | None = getattr(_local, "scratch", None)
+    if held is None or len(held) < size:
+        held = _local.scratch = bytearray(size)
+    return held
 
 
 def _uniform(small: Tensor, more: Tensor | None) -> Tensor:
