@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -29,26 +29,17 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 LedgerPath = Annotated[Path, typer.Option("--ledger", envvar="TACIT_LEDGER", help="The ledger file.")]
-NewPassphrase = Annotated[
-    str,
-    typer.Option(
-        "--passphrase",
-        prompt=True,
-        hide_input=True,
-        confirmation_prompt=True,
-        envvar="TACIT_PASSPHRASE",
-        help="At least 12 characters; asked for if absent.",
-    ),
-]
 By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
 Why = Annotated[str, typer.Option(help="Why; it stays in the ledger.")]
 Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
-Passphrase = Annotated[
-    str,
-    typer.Option(
-        prompt=True, hide_input=True, envvar="TACIT_PASSPHRASE", help="At least 12 characters; asked for if absent."
-    ),
-]
+
+
+def _passphrase(*, new: bool) -> Any:
+    """An option that is asked for where it is absent; a new one twice, because a typo would make a backup worthless."""
+    words = "At least 12 characters; asked for if absent."
+    return typer.Option(
+        "--passphrase", prompt=True, hide_input=True, confirmation_prompt=new, envvar="TACIT_PASSPHRASE", help=words
+    )
 
 
 def _version(asked: bool) -> None:
@@ -86,7 +77,7 @@ def _existing(path: Path) -> "Ledger":
 
 
 @keys.command("backup")
-def keys_backup(file: Path, ledger: LedgerPath, passphrase: NewPassphrase) -> None:
+def keys_backup(file: Path, ledger: LedgerPath, passphrase: Annotated[str, _passphrase(new=True)]) -> None:
     """Write the ledger's keys, encrypted, to FILE. Keep it apart from the ledger and from the passphrase."""
     with _sentences(), _existing(ledger) as book:
         _write_new(file, book.keys.backup(passphrase))
@@ -94,7 +85,7 @@ def keys_backup(file: Path, ledger: LedgerPath, passphrase: NewPassphrase) -> No
 
 
 @keys.command("restore")
-def keys_restore(file: Path, ledger: LedgerPath, passphrase: Passphrase) -> None:
+def keys_restore(file: Path, ledger: LedgerPath, passphrase: Annotated[str, _passphrase(new=False)]) -> None:
     """Put backed-up keys beside the ledger; never over existing ones."""
     from tacit.privacy.keys import KeyRing
 
@@ -105,9 +96,9 @@ def keys_restore(file: Path, ledger: LedgerPath, passphrase: Passphrase) -> None
         KeyRing.restore(_read(file), passphrase, place)
         try:
             _existing(ledger).close()
-        except TacitError:
+        except TacitError:  # other keys, a roll-back, a lock: its sentence says which, and nothing stays behind
             place.unlink()
-            raise TacitError(f"these keys belong to another ledger than {ledger}; nothing was restored") from None
+            raise
         out.print(f"restored {place}")
 
 

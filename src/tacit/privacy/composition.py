@@ -111,15 +111,13 @@ def _curve(statement: Statement, tasks: list[TaskBound], epsilon: float) -> tupl
     if statement.terms.tasks_per_unit > 1 or any(task.mode == "open" for task in tasks):
         return ((epsilon, budget.delta),)
     lists = {json.dumps(task.events, sort_keys=True): task.events for task in tasks}
-    points: list[tuple[float | None, float]] = []
-    for factor in (1e-2, 1.0, 1e2):
-        delta = budget.delta * factor
-        if delta < 1 and factor != 1.0:
-            losses = [accounting.epsilon(whole(each), delta, budget.adjacency) for each in lists.values()]
-            points.append((finite(max(losses, default=0.0)), delta))
-        elif factor == 1.0:
-            points.append((epsilon, delta))
-    return tuple(points)
+
+    def at(delta: float) -> tuple[float | None, float]:
+        losses = [accounting.epsilon(whole(each), delta, budget.adjacency) for each in lists.values()]
+        return finite(max(losses, default=0.0)), delta
+
+    larger = [at(budget.delta * 1e2)] if budget.delta * 1e2 < 1 else []
+    return (at(budget.delta * 1e-2), (epsilon, budget.delta), *larger)
 
 
 def finite(value: float) -> float | None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tacit.data.records import Label, Records, positions
 from tacit.errors import TacitError, VaultError
-from tacit.privacy.still import unchanged
+from tacit.privacy.still import beside, frozen, unchanged
 
 _DOWN = 1 - 2.0**-20  # weights are rounded down, so that no unit exceeds its bound by rounding
 
@@ -53,13 +53,9 @@ def featurise(records: Records, index: Tensor, through: nn.Module | None) -> Ten
     x = records.features(index)
     if through is None:
         return x
-    if any(module.training for module in through.modules()):
-        raise VaultError(
-            "the feature map was put in training mode; call .eval() on it, a map inside the vault is frozen"
-        )
-    device = next((p.device for p in through.parameters()), x.device)
+    frozen(through)  # at every pass: it may have been put back in training mode since the grant
     with torch.no_grad(), unchanged(through):
-        return guarded(lambda: through(x.to(device)))
+        return guarded(lambda: through(beside(through, x)))
 
 
 def width(records: Records, through: nn.Module | None) -> int:
@@ -67,9 +63,8 @@ def width(records: Records, through: nn.Module | None) -> int:
     shape = records.features(torch.zeros(0, dtype=torch.long)).shape[1:]
     row = torch.zeros(1, *shape)
     if through is not None:
-        device = next((p.device for p in through.parameters()), row.device)
         with torch.no_grad():
-            row = through(row.to(device))
+            row = through(beside(through, row))
     return row[0].numel()
 
 

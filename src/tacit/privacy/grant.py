@@ -6,7 +6,6 @@ divides by the public expected batch. Nothing is computed before the charge is d
 step n + 1 is refused; a step never releases two results.
 """
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from tacit.privacy.exits import chunks, featurise, guarded
 from tacit.privacy.keys import SAMPLER, KeyRing
 from tacit.privacy.ledger import Ticket
 from tacit.privacy.noise import NoiseAhead
-from tacit.privacy.pin import checksum
+from tacit.privacy.pin import checksum, tensor_hash
 from tacit.privacy.plan import GradientPlan
 from tacit.privacy.sampling import poisson
 from tacit.privacy.still import dice, unchanged
@@ -154,9 +153,7 @@ class Grant:
 
     def _finish(self, out: Tensor) -> None:
         self._done = True
-        self._bill.release(
-            hashlib.sha256(out.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()).hexdigest()
-        )
+        self._bill.release(tensor_hash(out))
 
 
 def prepare(read: Read, rate: float, records: Records, keys: KeyRing, ticket: Ticket, most: int) -> Sampled:

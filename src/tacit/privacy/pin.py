@@ -35,7 +35,7 @@ def _describe(part: Any) -> Any:
     if part is None or isinstance(part, str | int | float | bool):
         return part
     if isinstance(part, Tensor):
-        return hashlib.sha256(part.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()).hexdigest()
+        return tensor_hash(part)
     if isinstance(part, partial):
         return [_describe(part.func), _describe(part.args), _describe(part.keywords)]
     if callable(part):
@@ -48,7 +48,8 @@ def _code(function: Any) -> Any:
     code = getattr(function, "__code__", None)
     if code is None:
         return ""
-    cells = [_describe(cell.cell_contents) for cell in (getattr(function, "__closure__", None) or ())]
+    closed = [cell.cell_contents for cell in (getattr(function, "__closure__", None) or ())]
+    cells = ["itself" if value is function else _describe(value) for value in closed]
     constants = [_describe(c) if not hasattr(c, "co_code") else c.co_code.hex() for c in code.co_consts]
     return [
         code.co_code.hex(),
@@ -64,11 +65,17 @@ def _settings(module: nn.Module) -> dict[str, Any]:
     return {k: v for k, v in vars(module).items() if v is None or isinstance(v, str | int | float | bool)}
 
 
+def tensor_hash(tensor: Tensor) -> str:
+    """SHA-256 of the bits of a tensor."""
+    raw = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
+    return hashlib.sha256(raw.numpy().tobytes()).hexdigest()
+
+
 def state_hash(module: nn.Module) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(tensor_hash(tensor).encode())
     for name, parameter in module.named_parameters():
         digest.update(f"{name}{parameter.requires_grad}".encode())
     return digest.hexdigest()

@@ -14,6 +14,7 @@ from tacit.data.records import Records
 from tacit.errors import VaultError
 from tacit.gradients import Clipper, check_independent
 from tacit.privacy.declared import Loss, Read
+from tacit.privacy.still import beside, frozen
 
 _ROWS = 4
 
@@ -31,9 +32,8 @@ def synthetic(records: Records, rows: int = _ROWS) -> Tensor:
 def check_map(records: Records, through: nn.Module | None) -> None:
     if through is None:
         return
-    if any(module.training for module in through.modules()):
-        raise VaultError("the feature map is in training mode; call .eval() on it, a map inside the vault is frozen")
-    rows = _to(through, synthetic(records))
+    frozen(through)
+    rows = beside(through, synthetic(records))
     with torch.no_grad():
         together, alone = through(rows), torch.cat([through(row[None]) for row in rows])
     if together.shape[0] != len(rows) or not torch.allclose(together, alone, rtol=1e-3, atol=1e-4):
@@ -49,7 +49,7 @@ def check_predictor(records: Records, predict: Callable[[Tensor], Tensor]) -> Ca
 
     def answer(rows: Tensor) -> Tensor:
         with torch.no_grad():
-            out = predict(_to(predict, rows))
+            out = predict(beside(predict, rows))
         return out.argmax(1) if out.dim() > 1 else out
 
     rows = synthetic(records)
@@ -66,14 +66,14 @@ def check_training(read: Read, records: Records, model: nn.Module, loss: Loss, c
     rows = synthetic(records)
     if read.through is not None:
         with torch.no_grad():
-            rows = read.through(_to(read.through, rows))
+            rows = read.through(beside(read.through, rows))
     labels = read.block.labels
     if labels is None and records.y.dtype.kind == "f":
         y = torch.zeros((_ROWS, *records.y.shape[1:]), dtype=torch.from_numpy(records.y[:0]).dtype)
     else:
         most = max(1, len(labels or (0,)))
         y = torch.tensor([0, most - 1, most // 2, min(1, most - 1)])  # the last label too: the model must have room
-    rows, y = _to(model, rows), _to(model, y)
+    rows, y = beside(model, rows), beside(model, y)
     parameter = next((p for p in model.parameters() if p.dtype.is_floating_point), None)
     integers = not rows.dtype.is_floating_point
     embeds = any(isinstance(module, nn.Embedding) for module in model.modules())
@@ -81,11 +81,3 @@ def check_training(read: Read, records: Records, model: nn.Module, loss: Loss, c
         raise VaultError(f"the records are {rows.dtype} and the model is {parameter.dtype}; convert one of them")
     check_independent(model, loss, rows, y)
     clipper.sum(rows, y)  # the clipper compares its book-keeping with autograd on the batch it sees first
-
-
-def _to(place: object, rows: Tensor) -> Tensor:
-    if isinstance(place, nn.Module):
-        parameter = next(place.parameters(), None)
-        if parameter is not None:
-            return rows.to(parameter.device)
-    return rows

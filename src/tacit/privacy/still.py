@@ -9,9 +9,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tacit.errors import VaultError
+
+
+def frozen(through: nn.Module) -> None:
+    """Refuse a feature map that is, wholly or in part, in training mode."""
+    if any(module.training for module in through.modules()):
+        raise VaultError("the feature map is in training mode; call .eval() on it, a map inside the vault is frozen")
+
+
+def beside(module: object, rows: Tensor) -> Tensor:
+    """The rows on the device of a module's parameters."""
+    parameter = next(module.parameters(), None) if isinstance(module, nn.Module) else None
+    return rows if parameter is None else rows.to(parameter.device)
 
 
 @contextmanager
