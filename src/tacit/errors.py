@@ -13,6 +13,18 @@ class UnsupportedModel(TacitError, TypeError):
     """A model or loss whose per-example gradients do not exist (it mixes examples, or a layer is unknown)."""
 
 
+class DataError(TacitError):
+    """Data that is missing, or not as it was declared."""
+
+
+class LearnerError(TacitError, ValueError):
+    """A learner that cannot do what it was asked: a wrong setting, or tasks that were not planned."""
+
+
+class ConfigError(TacitError, ValueError):
+    """A configuration with a wrong key or value."""
+
+
 class LedgerError(TacitError):
     """The ledger could not be opened, trusted or written. Nothing was released."""
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.data.sources import Source, open_source
+from tacit.data.stream import Label
 
-Label = str | int
 Names = NDArray[np.uint64]
 
 

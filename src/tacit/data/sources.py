@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.data.samples import Features
 from tacit.errors import VaultError
 
 
@@ -22,7 +23,9 @@ class Source:
 
 
 def open_source(source: Any, shape: tuple[int, ...] | None) -> Source:
-    """Arrays `(x, y[, ids])`, a Dataset of `(x, y[, id])` (features are read when sampled), or an iterable of such."""
+    """Arrays `(x, y[, ids])`, a Dataset of `(x, y[, id])` (features are read when sampled), or an iterable of such.
+
+    In place of an array x may be `Features`, which are made when sampled."""
     if isinstance(source, tuple) and len(source) in (2, 3):
         return _arrays(*source)
     if (
@@ -44,10 +47,12 @@ _WANTED = "records come as a tuple of arrays (x, y) or (x, y, ids), or as a Data
 def _arrays(x: Any, y: Any, ids: Any = None) -> Source:
     if x is None or y is None:
         raise VaultError(_WANTED + ", got None for one of them")
-    features, labels = _tensor(x), _column(y, "y")
+    features, labels = x if isinstance(x, Features) else _tensor(x), _column(y, "y")
     named = None if ids is None else _names(ids)
     if len(features) != len(labels) or (named is not None and len(named) != len(labels)):
         raise VaultError("x, y and ids must have one entry per record, and their lengths differ")
+    if isinstance(features, Features):
+        return Source(fetch=lambda rows: torch.from_numpy(features[rows.numpy()]), labels=labels, ids=named)
     return Source(fetch=lambda rows: features[rows], labels=labels, ids=named)
 
 

@@ -1,0 +1,141 @@
+"""Streams without sharp borders: i-Blurry (Koh et al. 2022) and Si-Blurry (Moon et al. 2023).
+
+Every sample of a class that is in the stream is in exactly one task. A task's public labels are its disjoint classes
+and all blurry ones, because any of those may appear in it; a task that has neither has the labels of the whole stream.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.data.cut import cut, generator, limited, nominal, of_labels, stream, whole
+from tacit.data.samples import DataSet, Rows
+from tacit.data.stream import Label, Stream, TaskInfo
+from tacit.errors import DataError
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Blur:
+    """Which rows each task has, and which classes (by place in the label set)."""
+
+    rows: Sequence[Rows]
+    disjoint: Sequence[Rows]
+    """Classes of one task alone."""
+    blurry: Sequence[Rows]
+    """Blurry classes by the task that has most of them."""
+
+
+def iblurry(
+    data: DataSet,
+    tasks: int,
+    seed: int = 0,
+    *,
+    disjoint: float = 50,
+    blurry: float = 10,
+    limit: int | None = None,
+) -> Stream:
+    """i-Blurry-N-M: N = `disjoint` % of the classes are in one task each; of every other class, M = `blurry` % of the
+    samples are pooled, shuffled and spread evenly over all tasks, and the rest stay in the class's own task."""
+    blur = iblurry_rows(_places(data), len(data.labels), tasks, generator(seed, "iblurry"), disjoint, blurry)
+    return _stream(f"iblurry-{data.name}", data, blur, seed, limit)
+
+
+def siblurry(
+    data: DataSet,
+    tasks: int,
+    seed: int = 0,
+    *,
+    disjoint: float = 50,
+    blurry: float = 10,
+    limit: int | None = None,
+) -> Stream:
+    """Si-Blurry: as many classes are disjoint as N % gives, rounded down to a multiple of the tasks, and likewise the
+    blurry ones among the others (classes left over are in no task). Random cut points say how many classes a task has:
+    it may have none. M % of all blurry samples are cut at random points, exchanged, and returned in the same sizes."""
+    blur = siblurry_rows(_places(data), len(data.labels), tasks, generator(seed, "siblurry"), disjoint, blurry)
+    return _stream(f"siblurry-{data.name}", data, blur, seed, limit)
+
+
+def iblurry_rows(
+    y: Rows, classes: int, tasks: int, rng: np.random.Generator, disjoint: float = 50, blurry: float = 10
+) -> Blur:
+    """i-Blurry on places 0 … classes − 1."""
+    _check(tasks, disjoint, blurry)
+    order = rng.permutation(classes)
+    sharp = int(classes * disjoint // 100)
+    own, main = np.array_split(order[:sharp], tasks), np.array_split(order[sharp:], tasks)
+    rows = [[_rows_of(y, mine)] for mine in own]
+    pool = []
+    for number, mine in enumerate(main):
+        for place in mine:
+            shuffled = rng.permutation(_rows_of(y, place))
+            leave = int(len(shuffled) * blurry // 100)
+            pool.append(shuffled[:leave])
+            rows[number].append(shuffled[leave:])
+    spread = np.array_split(rng.permutation(_joined(pool)), tasks)
+    return Blur(
+        rows=[_joined([*parts, more]) for parts, more in zip(rows, spread, strict=True)], disjoint=own, blurry=main
+    )
+
+
+def siblurry_rows(
+    y: Rows, classes: int, tasks: int, rng: np.random.Generator, disjoint: float = 50, blurry: float = 10
+) -> Blur:
+    """Si-Blurry on places 0 … classes − 1."""
+    _check(tasks, disjoint, blurry)
+    order = rng.permutation(classes)
+    sharp = int(classes * disjoint // 100) // tasks * tasks
+    soft = (classes - sharp) // tasks * tasks
+    own = _randomly_cut(order[:sharp], tasks, rng)
+    main = _randomly_cut(order[sharp : sharp + soft], tasks, rng)
+    held = [rng.permutation(_rows_of(y, mine)) for mine in main]
+    shares = _randomly_cut(np.arange(int(sum(map(len, held)) * blurry // 100)), tasks, rng)
+    # A task cannot give more than it has.
+    give = [min(len(share), len(mine)) for share, mine in zip(shares, held, strict=True)]
+    pool = rng.permutation(_joined([mine[:count] for mine, count in zip(held, give, strict=True)]))
+    back = np.split(pool, np.cumsum(give)[:-1])
+    rows = [_joined([_rows_of(y, own[number]), held[number][give[number] :], back[number]]) for number in range(tasks)]
+    return Blur(rows=rows, disjoint=own, blurry=main)
+
+
+def _stream(name: str, data: DataSet, blur: Blur, seed: int, limit: int | None) -> Stream:
+    soft = np.sort(_joined(blur.blurry))
+    whole_stream = np.sort(_joined([*blur.disjoint, soft]))
+
+    def task(number: int) -> tuple[TaskInfo, Rows, Rows | None]:
+        places = _joined([np.sort(blur.disjoint[number]), soft])
+        labels: tuple[Label, ...] = tuple(data.labels[place] for place in (places if len(places) else whole_stream))
+        rows = limited(blur.rows[number], limit, seed, number)
+        info = TaskInfo(name=f"blurry-{number + 1}", number=number, labels=labels, size=nominal(rows))
+        return info, rows, of_labels(data.test, labels)
+
+    return stream(name, data.shape, (cut(data, *task(number)) for number in range(len(blur.rows))))
+
+
+def _places(data: DataSet) -> Rows:
+    """Labels as places in the public label set."""
+    places = {label: place for place, label in enumerate(data.labels)}
+    return np.asarray([places.get(label, -1) for label in data.train.y.tolist()], dtype=np.int64)
+
+
+def _rows_of(y: Rows, places: Rows) -> Rows:
+    return np.flatnonzero(np.isin(y, places))
+
+
+def _randomly_cut(values: Rows, tasks: int, rng: np.random.Generator) -> list[Rows]:
+    """Pieces between `tasks` − 1 sorted uniform cut points."""
+    if not len(values):
+        return [values] * tasks
+    return np.split(values, np.sort(rng.integers(0, len(values), tasks - 1)))
+
+
+def _joined(parts: Sequence[Rows]) -> Rows:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+
+
+def _check(tasks: int, disjoint: float, blurry: float) -> None:
+    whole("tasks", tasks)
+    for name, value in (("disjoint", disjoint), ("blurry", blurry)):
+        if not 0 <= value <= 100:
+            raise DataError(f"{name} is a percentage from 0 to 100, got {value!r}")

@@ -1,0 +1,74 @@
+"""Several public data sets as the tasks of one stream."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from tacit.data.cut import cut, limited, nominal, stream
+from tacit.data.samples import Array, DataSet, Map, Rows
+from tacit.data.stream import Label, Stream, Task, TaskId, TaskInfo
+from tacit.errors import DataError
+
+
+def concatenate(
+    sets: Sequence[DataSet],
+    shape: Sequence[int] | None = None,
+    seed: int = 0,
+    *,
+    labels: Literal["prefixed", "shared"] = "prefixed",
+    task_id: TaskId = "hidden",
+    limit: int | None = None,
+) -> Stream:
+    """One task for each data set, in the given order (5-datasets: SVHN, MNIST, CIFAR-10, notMNIST, Fashion-MNIST).
+
+    Images are brought to one `shape` (by default the largest of each side): zeros around, a grey channel repeated.
+    `labels`: "prefixed" makes `mnist/3` and `cifar10/3` two classes; "shared" makes equal numbers one class.
+    """
+    if not sets or len({data.name for data in sets}) != len(sets):
+        raise DataError("concatenate needs one or more data sets, each once")
+    if labels not in ("prefixed", "shared"):
+        raise DataError(f'labels must be "prefixed" or "shared", got {labels!r}')
+    target = tuple(shape) if shape is not None else _largest(sets)
+
+    def task(number: int, data: DataSet) -> Task:
+        rows = limited(np.arange(len(data.train)), limit, seed, number)
+        names = np.asarray([f"{data.name}/{label}" for label in data.labels]) if labels == "prefixed" else None
+        space: tuple[Label, ...] = data.labels if names is None else tuple(names.tolist())
+        info = TaskInfo(name=data.name, number=number, labels=space, size=nominal(rows))
+        test: Rows | None = None if data.test is None else np.arange(len(data.test))
+        return cut(data, info, rows, test, through=fit(data, target), names=names)
+
+    name = "-".join(data.name for data in sets)
+    return stream(name, target, (task(number, data) for number, data in enumerate(sets)), task_id=task_id)
+
+
+def fit(data: DataSet, shape: tuple[int, ...]) -> Map | None:
+    """The public map that brings a set's features to `shape`; None where they have it."""
+    if data.shape == shape:
+        return None
+    if len(data.shape) != 3 or len(shape) != 3 or any(a > b for a, b in zip(data.shape, shape, strict=True)):
+        raise DataError(
+            f"{data.name} has records of shape {data.shape}, which zeros around cannot bring to {shape}; give a shape "
+            "(channels, height, width) that is at least as large"
+        )
+    if data.shape[0] not in (1, shape[0]):
+        raise DataError(
+            f"{data.name} has {data.shape[0]} channels and {shape[0]} are asked for; only one can be repeated"
+        )
+    around = [(0, 0), (0, 0)]
+    for have, want in zip(data.shape[1:], shape[1:], strict=True):
+        around.append(((want - have) // 2, want - have - (want - have) // 2))
+
+    def pad(x: Array) -> Array:
+        padded = np.pad(x, around)
+        return padded if data.shape[0] == shape[0] else np.repeat(padded, shape[0], axis=1)
+
+    return pad
+
+
+def _largest(sets: Sequence[DataSet]) -> tuple[int, ...]:
+    shapes = {data.shape for data in sets}
+    if len({len(shape) for shape in shapes}) > 1:
+        raise DataError(f"images and other records do not go into one stream, got shapes {sorted(shapes)}")
+    return tuple(max(sides) for sides in zip(*shapes, strict=True))

@@ -1,0 +1,78 @@
+"""How the values of a declaration may be written: `0..9`, lists, pairs; and what a wrong name was meant to be."""
+
+import datetime
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+
+def label_list(value: Any) -> Any:
+    """`0..9`, or a list of whole numbers or of texts."""
+    if value is None:
+        return value
+    if isinstance(value, str):
+        ends = re.fullmatch(r"\s*(-?\d+)\s*\.\.\s*(-?\d+)\s*", value)
+        if ends is None or int(ends[1]) > int(ends[2]):
+            raise ValueError("labels are a list such as [sick, well], or a range such as 0..9")
+        return tuple(range(int(ends[1]), int(ends[2]) + 1))
+    if isinstance(value, range):
+        return tuple(value)
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError("labels are a list such as [sick, well], or a range such as 0..9")
+    if any(isinstance(label, bool) for label in value):
+        raise ValueError("YAML reads yes, no, on, off, true and false as truth values; put such labels in quotes")
+    kinds = {type(label) for label in value}
+    if len(kinds) != 1 or not kinds <= {int, str}:
+        raise ValueError("labels are all whole numbers or all texts; put texts in quotes")
+    if len(set(value)) != len(value):
+        raise ValueError("a label is named twice; give each once")
+    return tuple(value)
+
+
+def task_name(value: Any) -> Any:
+    """A text, a whole number or a date; texts are compared."""
+    if isinstance(value, bool):
+        raise ValueError("YAML reads yes, no, on, off, true and false as truth values; put such names in quotes")
+    if isinstance(value, int | datetime.date):
+        return str(value)
+    if not isinstance(value, str) or not value:
+        raise ValueError("a task's name is a text, as the task column has it")
+    return value
+
+
+def limits(value: Any) -> Any:
+    """One pair for all features, or a pair for each by name."""
+    if isinstance(value, dict):
+        return {name: pair(limit) for name, limit in value.items()}
+    return pair(value)
+
+
+def pair(value: Any) -> Any:
+    """[least, largest]."""
+    numbers = isinstance(value, list | tuple) and all(
+        isinstance(number, int | float) and not isinstance(number, bool) for number in value
+    )
+    if not numbers or len(value) != 2 or not float("-inf") < value[0] < value[1] < float("inf"):
+        raise ValueError("limits are a pair [least, largest] of numbers")
+    return (float(value[0]), float(value[1]))
+
+
+def feature_list(value: Any) -> Any:
+    """`others`, or a list of column names."""
+    named = isinstance(value, list | tuple) and value and all(isinstance(name, str) and name for name in value)
+    if value != "others" and not named:
+        raise ValueError('features are a list of column names, or the word "others"')
+    return tuple(value) if named else value
+
+
+def feature_shape(value: Any) -> Any:
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError("a shape is a list of whole numbers, such as [3, 32, 32]")
+    return tuple(value)
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """The way out of a wrong name: the nearest valid ones, or all."""
+    names = list(valid)
+    return f"did you mean {', '.join(get_close_matches(name, names) or names)}?" if names else "there is none"

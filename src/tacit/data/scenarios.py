@@ -1,0 +1,179 @@
+"""How a public data set becomes a stream of tasks: pure functions of the set and a seed.
+
+Every task carries its public test set: the test samples of its labels or its domain, mapped as the train records are.
+`limit` takes so many random records a task, for small experiments. `stream[3:]` holds three tasks back for tuning.
+Blurry borders are in `blurry`, several sets in one stream in `concatenation`.
+"""
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+
+from tacit.data.cut import Units, cut, generator, limited, nominal, of_labels, people, stream, units, whole
+from tacit.data.facts import nearest
+from tacit.data.samples import Array, DataSet, Map, Rows, Samples
+from tacit.data.sensors import windows
+from tacit.data.stream import Protected, Stream, TaskId, TaskInfo
+from tacit.errors import DataError
+
+
+def permuted(
+    data: DataSet,
+    tasks: int,
+    seed: int = 0,
+    *,
+    records: int | None = None,
+    limit: int | None = None,
+    by_image: bool = False,
+) -> Stream:
+    """Each task, the first too, shows all values of every image in an order of its own (Permuted MNIST).
+
+    The same images recur in every task. By default the unit is a record of one task; what an *image* loses is then the
+    composition of all tasks. `by_image=True` declares exactly that: ids name the images, and each is in all tasks.
+    `records`: the first so many of the set (of MNIST's 60,000 the last 5,000 are for validation: 55,000).
+    """
+    count = len(data.train) if records is None else min(whole("records", records), len(data.train))
+    ids = np.arange(len(data.train)) if by_image else None
+
+    def task(number: int) -> tuple[TaskInfo, Rows, Map]:
+        rows = limited(np.arange(count), limit, seed, number)
+        info = TaskInfo(name=f"permutation-{number + 1}", number=number, labels=data.labels, size=nominal(rows))
+        return info, rows, _permutation(generator(seed, "permutation", number).permutation(int(np.prod(data.shape))))
+
+    made = (
+        cut(data, info, rows, _all(data.test), through=through, ids=ids)
+        for info, rows, through in map(task, range(whole("tasks", tasks)))
+    )
+    recur = Units(tasks_per_unit=tasks) if by_image else Units()
+    return stream(f"permuted-{data.name}", data.shape, made, units=recur)
+
+
+def split(
+    data: DataSet,
+    tasks: int,
+    seed: int = 0,
+    *,
+    classes_per_task: int | None = None,
+    task_id: TaskId = "given",
+    limit: int | None = None,
+    unit: Protected = "record",
+    records_per_unit: int | None = None,
+) -> Stream:
+    """Each task has classes of its own, in a random order by the seed (split CIFAR-100: 20 tasks of 5 classes)."""
+    each = len(data.labels) // whole("tasks", tasks) if classes_per_task is None else classes_per_task
+    if whole("classes_per_task", each, 0) < 1 or each * tasks > len(data.labels):
+        raise DataError(
+            f"{data.name} has {len(data.labels)} classes, too few for {tasks} tasks of {max(1, each)}; ask for fewer"
+        )
+    order = generator(seed, "classes").permutation(len(data.labels))
+    ids = people(data, unit)
+
+    def task(number: int) -> tuple[TaskInfo, Rows, Rows | None]:
+        labels = tuple(data.labels[place] for place in order[number * each : (number + 1) * each])
+        rows = limited(_known(of_labels(data.train, labels)), limit, seed, number)
+        info = TaskInfo(name=f"classes-{number + 1}", number=number, labels=labels, size=nominal(rows, ids))
+        return info, rows, of_labels(data.test, labels)
+
+    made = (cut(data, *task(number), ids=ids) for number in range(tasks))
+    name = f"split-{data.name}"
+    return stream(name, data.shape, made, task_id=task_id, units=units(unit, tasks, records_per_unit))
+
+
+def domains(
+    data: DataSet,
+    by: str | Sequence[str],
+    seed: int = 0,
+    *,
+    limit: int | None = None,
+    unit: Protected = "record",
+    records_per_unit: int | None = None,
+) -> Stream:
+    """The same classes in other surroundings: a task for each value of a column (`by="device"`), or for each
+    combination of several (`by=("device", "sensor")`)."""
+    columns = (by,) if isinstance(by, str) else tuple(by)
+    for column in columns:
+        if column not in data.groups:
+            raise DataError(f"{data.name} cannot be cut by {column!r}; {nearest(column, data.groups)}")
+    values = list(product(*(data.groups[column] for column in columns)))
+    ids = people(data, unit)
+
+    def task(number: int) -> tuple[TaskInfo, Rows, Rows | None]:
+        here = dict(zip(columns, values[number], strict=True))
+        rows = limited(_known(_where(data.train, here)), limit, seed, number)
+        name = "-".join(values[number])
+        info = TaskInfo(name=name, number=number, labels=data.labels, size=nominal(rows, ids))
+        return info, rows, _where(data.test, here)
+
+    made = (cut(data, *task(number), ids=ids) for number in range(len(values)))
+    name = f"{data.name}-by-{'-'.join(columns)}"
+    return stream(name, data.shape, made, units=units(unit, len(values), records_per_unit))
+
+
+def rates(
+    data: DataSet,
+    factors: Sequence[int] = (1, 2, 4),
+    seed: int = 0,
+    *,
+    length: int = 100,
+    overlap: float = 0.0,
+    limit: int | None = None,
+    unit: Protected = "record",
+    records_per_unit: int | None = None,
+) -> Stream:
+    """The same sensor at several rates: a task keeps one sample in so many of each recording, then cuts windows.
+
+    Rates other than the first are derived, and the tasks' names say so. All tasks come from the same recordings: the
+    unit "record" is a window of one task, and what a person loses is the composition, which `unit="person"` declares.
+    """
+    sets = [windows(data, length=length, overlap=overlap, every=whole("each factor", factor)) for factor in factors]
+
+    def task(number: int) -> tuple[DataSet, TaskInfo, Rows, Rows | None]:
+        here = sets[number]
+        rows = limited(np.arange(len(here.train)), limit, seed, number)
+        size = nominal(rows, people(here, unit))
+        name = here.name.removeprefix(f"{data.name}-")
+        return here, TaskInfo(name=name, number=number, labels=data.labels, size=size), rows, _all(here.test)
+
+    made = (cut(*task(number), ids=people(sets[number], unit)) for number in range(len(sets)))
+    shape = (length, *data.shape)
+    return stream(f"{data.name}-rates", shape, made, units=units(unit, len(sets), records_per_unit))
+
+
+def single(
+    data: DataSet,
+    seed: int = 0,
+    *,
+    limit: int | None = None,
+    unit: Protected = "record",
+    records_per_unit: int | None = None,
+) -> Stream:
+    """Everything as one task."""
+    ids = people(data, unit)
+    rows = limited(np.arange(len(data.train)), limit, seed, 0)
+    info = TaskInfo(name="all", number=0, labels=data.labels, size=nominal(rows, ids))
+    made = [cut(data, info, rows, _all(data.test), ids=ids)]
+    return stream(data.name, data.shape, made, units=units(unit, 1, records_per_unit))
+
+
+def _permutation(order: Rows) -> Map:
+    def permute(x: Array) -> Array:
+        flat = x.reshape(len(x), len(order))
+        return flat.take(order, axis=1).reshape(x.shape)
+
+    return permute
+
+
+def _all(samples: Samples | None) -> Rows | None:
+    return None if samples is None else np.arange(len(samples))
+
+
+def _where(samples: Samples | None, here: dict[str, str]) -> Rows | None:
+    if samples is None:
+        return None
+    return np.flatnonzero(np.all([samples.groups[column] == value for column, value in here.items()], axis=0))
+
+
+def _known(rows: Rows | None) -> Rows:
+    assert rows is not None
+    return rows

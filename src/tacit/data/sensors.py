@@ -1,0 +1,180 @@
+"""Sensor sets: WISDM (phones and watches) and HMP (wrist). Features are scaled by public constants only.
+
+The test set of WISDM is people, not windows: subjects whose number ends in 4 or 9 are in no training set, so that a
+person-level bound and the accuracy beside it are about different people. In HMP one volunteer made nearly half of the
+recordings, so there one recording in five is held out, by a fixed rule.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data import classes
+from tacit.data.formats import held_out, read_table
+from tacit.data.samples import Array, DataSet, Floats, Samples
+from tacit.errors import DataError
+
+FEATURES = "features.parquet"
+WATCH = "watch_accel_20hz.parquet"
+WRIST = "wrist_accel_32hz.parquet"
+HMP_RECORDINGS = 839
+
+SCALES = {
+    "accel": {"avg": 20.0, "peak": 200.0, "absoldev": 10.0, "resultant": 20.0},
+    "gyro": {"avg": 1.0, "peak": 200.0, "absoldev": 5.0, "resultant": 10.0},
+}
+"""Fixed divisors for four kinds of WISDM features; every other kind (shares of a histogram, deviations, variances,
+cepstral coefficients, cosines, correlations) is divided by 1. They are round numbers near the ranges seen in this
+public set, not limits that its authors document: do not carry them over to private data of the same kind."""
+
+
+def wisdm(folder: Path) -> DataSet:
+    """Ten-second windows, 91 features: each is divided by its constant in `SCALES` and clipped to [−1, 1]."""
+    return DataSet(
+        name="wisdm",
+        about="activities of 50 people, ten-second windows of phone and watch sensors, 91 features",
+        labels=tuple(range(len(classes.WISDM))),
+        classes=tuple(classes.WISDM.values()),
+        shape=(91,),
+        groups={"device": ("phone", "watch"), "sensor": ("accel", "gyro")},
+        read_train=lambda: _wisdm(folder / FEATURES, test=False),
+        read_test=lambda: _wisdm(folder / FEATURES, test=True),
+    )
+
+
+def wisdm_raw(folder: Path) -> DataSet:
+    """The watch's accelerometer at 20 Hz, one sample a row; x, y, z in units of 20 m/s², clipped to [−1, 1]."""
+
+    def read(test: bool) -> Samples:
+        table = read_table(folder / WATCH)
+        keep = _test_people(_column(table, "subject")) == test
+        x = np.clip(_axes(table, keep) / np.float32(2000), -1, 1)
+        return Samples.of(x, _codes(table, tuple(classes.WISDM))[keep], ids=_column(table, "subject")[keep])
+
+    return DataSet(
+        name="wisdm-raw",
+        about="activities of 46 people, raw watch accelerometer at 20 Hz",
+        labels=tuple(range(len(classes.WISDM))),
+        classes=tuple(classes.WISDM.values()),
+        shape=(3,),
+        rate=20.0,
+        read_train=lambda: read(False),
+        read_test=lambda: read(True),
+    )
+
+
+def hmp(folder: Path) -> DataSet:
+    """A wrist accelerometer at 32 Hz, one sample a row; the codes 0 to 63 (−1.5 g to 1.5 g) become [−1, 1]."""
+
+    def read(test: bool) -> Samples:
+        table = read_table(folder / WRIST)
+        recording = _column(table, "recording")
+        keep = held_out("hmp", HMP_RECORDINGS, HMP_RECORDINGS // 5)[recording] == test
+        x = _axes(table, keep) / np.float32(31.5) - np.float32(1)
+        groups = {"recording": recording[keep]}
+        return Samples.of(x, _codes(table, classes.HMP)[keep], ids=_column(table, "volunteer")[keep], groups=groups)
+
+    return DataSet(
+        name="hmp",
+        about="activities of 16 people, raw wrist accelerometer at 32 Hz",
+        labels=tuple(range(len(classes.HMP))),
+        classes=classes.HMP,
+        shape=(3,),
+        rate=32.0,
+        read_train=lambda: read(False),
+        read_test=lambda: read(True),
+    )
+
+
+def windows(data: DataSet, *, length: int = 100, overlap: float = 0.0, every: int = 1) -> DataSet:
+    """A raw sensor set as windows of (length, axes); a window never spans two people, activities or recordings.
+
+    `overlap` is the share of a window that the next one repeats. `every`: keep one sample in so many (decimation,
+    without a filter); the rate is then derived, and the name of the set says so.
+    """
+    if data.rate is None:
+        raise DataError(f"windows are cut from raw sensors such as wisdm-raw or hmp, and {data.name} is not one")
+    if length < 1 or every < 1 or not 0 <= overlap < 1:
+        raise DataError(
+            f"windows need length ≥ 1, every ≥ 1 and an overlap in [0, 1), got {length}, {every} and {overlap}"
+        )
+    step = max(1, round(length * (1 - overlap)))
+    rate = data.rate / every
+    return DataSet(
+        name=f"{data.name}-{rate:g}hz" + ("-derived" if every > 1 else ""),
+        about=f"{data.about}, in windows of {length} at {rate:g} Hz" + (" (derived)" if every > 1 else ""),
+        labels=data.labels,
+        classes=data.classes,
+        shape=(length, *data.shape),
+        read_train=lambda: _cut(data.train, length, step, every),
+        read_test=None if data.read_test is None else lambda: _cut(_known(data.test), length, step, every),
+    )
+
+
+def _known(samples: Samples | None) -> Samples:
+    assert samples is not None
+    return samples
+
+
+def _cut(samples: Samples, length: int, step: int, every: int) -> Samples:
+    columns = [samples.y, *([] if samples.ids is None else [samples.ids]), *samples.groups.values()]
+    changes = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    edges = [0, *(np.flatnonzero(changes) + 1).tolist(), len(samples)]
+    starts = [np.arange(first, last - (length - 1) * every, step * every) for first, last in pairwise(edges)]
+    start = np.concatenate([np.zeros(0, dtype=np.int64), *starts])
+    inside = np.arange(length) * every
+    return Samples(
+        read=lambda: samples.x[start[:, None] + inside],
+        y=samples.y[start],
+        ids=None if samples.ids is None else samples.ids[start],
+        groups={name: column[start] for name, column in samples.groups.items()},
+    )
+
+
+def _wisdm(path: Path, *, test: bool) -> Samples:
+    table = read_table(path)
+    keep = _test_people(_column(table, "subject")) == test
+    sensor = _column(table, "sensor")[keep]
+    names = [name for name in table.column_names if name not in ("device", "sensor", "subject", "activity")]
+    x = np.stack([_column(table, name)[keep] for name in names], axis=1).astype(np.float32)
+    for kind, scales in SCALES.items():
+        x[sensor == kind] /= np.asarray([_scale(name, scales) for name in names], dtype=np.float32)
+    groups = {"device": _column(table, "device")[keep], "sensor": sensor}
+    y = _codes(table, tuple(classes.WISDM))[keep]
+    return Samples.of(np.clip(x, -1, 1), y, ids=_column(table, "subject")[keep], groups=groups)
+
+
+def _scale(name: str, scales: dict[str, float]) -> float:
+    """`xavg` is the average of the x axis: its kind is `avg`."""
+    return scales.get(name, scales.get(name[1:], 1.0))
+
+
+def _test_people(subject: Array) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = subject % 5 == 4
+    return found
+
+
+def _axes(table: Any, keep: NDArray[np.bool_]) -> Floats:
+    return np.stack([_column(table, axis)[keep] for axis in "xyz"], axis=1).astype(np.float32)
+
+
+def _column(table: Any, name: str) -> Array:
+    """A column as numbers or texts."""
+    if name not in table.column_names:
+        raise DataError(f"the sensor file has no column {name!r}; delete it and get it again")
+    values: Array = table.column(name).to_numpy()
+    return values.astype(str) if values.dtype.kind == "O" else values
+
+
+def _codes(table: Any, names: Sequence[str]) -> NDArray[np.int64]:
+    """The place of each activity among the public ones; −1 for another."""
+    places = {name: place for place, name in enumerate(names)}
+    column = table.column("activity").combine_chunks()
+    encoded = column if hasattr(column, "indices") else column.dictionary_encode()
+    table_of = np.asarray([places.get(name, -1) for name in encoded.dictionary.to_pylist()], dtype=np.int64)
+    found: NDArray[np.int64] = table_of[encoded.indices.to_numpy()]
+    return found

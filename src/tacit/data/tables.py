@@ -1,0 +1,186 @@
+"""Private tables: Parquet and CSV files, pandas and polars data frames, read one task at a time.
+
+Only the names and kinds of columns are looked at before a read. A malformed cell is a missing number; a row with too
+many cells, or without the person that it needs, is left out. Nothing tells how often.
+"""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+import pyarrow.dataset as arrow
+
+from tacit.data import columns
+from tacit.data.declaration import Declaration
+from tacit.data.facts import nearest
+from tacit.data.samples import Array, Floats
+from tacit.errors import DataError
+
+CSV = (".csv", ".tsv", ".txt")
+PARQUET = (".parquet", ".pq")
+
+
+class Table:
+    """The rows of a file or frame as a declaration sees them."""
+
+    def __init__(self, declared: Declaration, source: Any, where: str, *, parse: bool = False, test: bool = False):
+        """`parse`: every cell is a text, as in CSV. `test`: a public file, which need not say task or person."""
+        self._declared, self._source, self._where, self._parse = declared, source, where, parse
+        self._checked = not parse
+        self._names = tuple(source.schema.names)
+        if len(set(self._names)) != len(self._names):
+            raise DataError(f"{where} has two columns of the same name; rename one")
+        named = declared.columns
+        needs_task = len(declared.tasks) > 1 and not test
+        if needs_task and named.task is None:
+            raise DataError(f"{where}: there are several tasks, so columns.task must name the column that says which")
+        self._task = named.task if named.task in self._names or not test else None
+        self._person = named.person if declared.unit == "person" and not test else None
+        if declared.unit == "person" and named.person is None:
+            raise DataError(f"{where}: persons are protected, so columns.person must name the column that says who")
+        for name in filter(None, (self._task, self._person, named.label)):
+            self._known(name)
+        self._features = self._choose()
+        width = sum(len(declared.categories.get(name, (1,))) for name in self._features)
+        self.shape = declared.shape or (width,)
+        if np.prod(self.shape) != width:
+            raise DataError(f"{where}: {width} features do not fill the declared shape {list(self.shape)}")
+
+    def read(self, task: str) -> tuple[Floats, Array, Array | None]:
+        """Features, labels and, where persons are protected, ids of a task's rows. Where no column says the task, all
+        rows are of it."""
+        self.check_kinds()
+        found = self._rows(task)
+        made = [np.zeros((len(found), 0)), *(self._feature(found.column(name), name) for name in self._features)]
+        x = np.concatenate(made, axis=1).astype(np.float32).reshape(len(found), *self.shape)
+        ids = None if self._person is None else np.asarray(columns.texts(found.column(self._person)).to_pylist(), str)
+        return x, columns.labels(found.column(self._declared.columns.label), self._declared.labels), ids
+
+    def check_kinds(self) -> None:
+        """Refuse texts where numbers are declared. Cells of a CSV file have no kind, so a column is refused only if it
+        has cells and not one of them, in the whole file, is a number: no single record decides."""
+        if self._checked:
+            return
+        plain = [name for name in self._features if name not in self._declared.categories]
+        filled, numeric = dict.fromkeys(plain, False), dict.fromkeys(plain, False)
+        for part in self._parts(plain):
+            for name in plain:
+                filled[name] |= part.column(name).null_count < len(part)
+                numeric[name] |= bool(np.isfinite(columns.numbers(part.column(name), parse=True)).any())
+        for name in plain:
+            if filled[name] and not numeric[name]:
+                raise DataError(self._text(name))
+        self._checked = True
+
+    def _rows(self, task: str) -> Any:
+        wanted = list(filter(None, (*self._features, self._declared.columns.label, self._task, self._person)))
+        kept = [self._schema(wanted).empty_table()]
+        for part in self._parts(wanted):
+            keep = pa.array(np.ones(len(part), dtype=np.bool_))
+            if self._task is not None:
+                keep = pc.and_(keep, pc.fill_null(pc.equal(columns.texts(part.column(self._task)), task), False))
+            if self._person is not None:
+                keep = pc.and_(keep, pc.is_valid(part.column(self._person)))
+            kept.append(part.filter(keep))
+        return pa.concat_tables(kept)
+
+    def _parts(self, wanted: list[str]) -> Any:
+        schema = self._schema(wanted)
+        try:
+            for batch in self._source.to_batches(columns=schema.names):
+                yield pa.Table.from_batches([batch], schema)
+        except (pa.ArrowException, OSError):
+            # What Arrow says may quote a record.
+            raise DataError(f"{self._where} cannot be read to its end; check its format and encoding") from None
+
+    def _schema(self, wanted: list[str]) -> Any:
+        return pa.schema([self._source.schema.field(name) for name in dict.fromkeys(wanted)])
+
+    def _feature(self, column: Any, name: str) -> Array:
+        declared = self._declared
+        if name in declared.categories:
+            return columns.one_hot(column, declared.categories[name])
+        limit = declared.scaling.get(name) if isinstance(declared.scaling, dict) else declared.scaling
+        return columns.scale(columns.numbers(column, parse=self._parse), declared, limit)[:, None]
+
+    def _choose(self) -> tuple[str, ...]:
+        declared = self._declared
+        apart = {declared.columns.label, declared.columns.task, declared.columns.person}
+        others = [name for name in self._names if name not in apart]
+        chosen = others if declared.features == "others" else list(declared.features)
+        for name in chosen:
+            kind = self._source.schema.field(self._known(name)).type
+            if name in apart:
+                raise DataError(f"{self._where}: the column {name!r} is the label, task or person, and no feature")
+            if name in declared.categories or self._parse or columns.is_number(kind):
+                continue
+            if columns.is_text(kind):
+                raise DataError(self._text(name))
+            raise DataError(f"{self._where}: the column {name!r} is of type {kind}; features are numbers, leave it out")
+        for name in (*declared.categories, *(declared.scaling if isinstance(declared.scaling, dict) else ())):
+            if name not in chosen:
+                raise DataError(f"{self._where}: {name!r} is scaled and is no feature; {nearest(name, chosen)}")
+        if not chosen:
+            raise DataError(f"{self._where} has no feature; name its columns in `features`")
+        return tuple(chosen)
+
+    def _text(self, name: str) -> str:
+        return (
+            f"{self._where}: the column {name!r} holds texts; list its public values under categories.{name}, or leave "
+            "it out of the features"
+        )
+
+    def _known(self, name: str) -> str:
+        if name not in self._names:
+            raise DataError(f"{self._where} has no column {name!r}; {nearest(name, self._names)}")
+        return name
+
+
+def open_file(declared: Declaration, path: Path, *, test: bool = False) -> Table:
+    """A CSV or Parquet file."""
+    if path.suffix.lower() in PARQUET:
+        try:
+            return Table(declared, arrow.dataset(path, format="parquet"), str(path), test=test)
+        except (pa.ArrowException, OSError):
+            raise DataError(f"{path} is not a Parquet file; check its format") from None
+    delimiter = "," if declared.files is None else declared.files.delimiter
+    names = header(path, delimiter)
+    style = arrow.CsvFileFormat(
+        parse_options=arrow_csv.ParseOptions(delimiter=delimiter, invalid_row_handler=lambda row: "skip"),
+        convert_options=arrow_csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False),
+    )
+    # Without a schema Arrow would guess kinds from the records.
+    schema = pa.schema([(name, pa.string()) for name in names])
+    return Table(declared, arrow.dataset(path, schema=schema, format=style), str(path), parse=True, test=test)
+
+
+def open_frame(declared: Declaration, frame: Any, *, test: bool = False) -> Table:
+    """A pandas or polars data frame, or an Arrow table: whatever speaks Arrow's stream protocol."""
+    if not hasattr(frame, "__arrow_c_stream__"):
+        raise DataError(f"a data frame of pandas ≥ 2.2 or polars was expected, got {type(frame).__name__}")
+    try:
+        table = _plain(pa.table(frame))
+    except (pa.ArrowException, TypeError):
+        raise DataError("a column of the data frame mixes kinds; give every column one kind") from None
+    return Table(declared, arrow.dataset(table), "the data frame", test=test)
+
+
+def header(path: Path, delimiter: str = ",") -> tuple[str, ...]:
+    """The column names of a table: all that is looked at without a declaration."""
+    try:
+        if path.suffix.lower() in PARQUET:
+            return tuple(arrow.dataset(path, format="parquet").schema.names)
+        with path.open("rb") as lines:
+            return tuple(next(csv.reader([lines.readline().decode("utf-8-sig")], delimiter=delimiter), ()))
+    except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException):
+        raise DataError(f"{path} cannot be read as a table; it should be CSV or Parquet") from None
+
+
+def _plain(table: Any) -> Any:
+    """Arrow cannot filter the kind of texts that polars has, so they become plain ones."""
+    views = [field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field for field in table.schema]
+    return table.cast(pa.schema(views))

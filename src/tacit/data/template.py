@@ -1,0 +1,174 @@
+"""A declaration to fill in, written beside the data. It shows the names of columns, never a value or a count."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.data.facts import label_list, nearest
+from tacit.data.stream import Protected
+from tacit.data.tables import header
+from tacit.errors import DataError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What a person says about private data. What is not said stays open, and the declaration is refused until then."""
+
+    label: str | None = None
+    task: str | None = None
+    person: str | None = None
+    labels: str | None = None
+    """`0..9`, or names with commas between."""
+    tasks: Sequence[str] = ()
+    size: int | None = None
+    """Of every task."""
+    unit: Protected = "record"
+    tasks_per_unit: int = 1
+    records_per_unit: int = 1
+    test: str | None = None
+    public: bool = False
+
+
+def column_names(file: Path) -> tuple[str, ...]:
+    """The names of a table's columns, or of a .npz file's arrays; a folder has none."""
+    if not file.exists():
+        raise DataError(f"there is no {file}; give the file or folder that holds the data")
+    if file.is_dir():
+        return ()
+    if file.suffix.lower() == ".npz":
+        import zipfile
+
+        try:
+            return tuple(Path(name).stem for name in zipfile.ZipFile(file).namelist())
+        except (OSError, zipfile.BadZipFile):
+            raise DataError(f"{file} is not a .npz file; write it with numpy.savez") from None
+    return header(file)
+
+
+_USUAL = {
+    "label": ("label", "labels", "target", "class", "y", "outcome", "diagnosis"),
+    "task": ("task", "month", "site", "domain", "device", "period"),
+    "person": ("person", "patient", "subject", "user", "customer", "person_id", "patient_id", "subject_id", "user_id"),
+}
+
+
+def suggest(names: Sequence[str]) -> Answers:
+    """What the columns' names alone suggest; to be confirmed."""
+    lower = {name.lower(): name for name in names}
+    found = {kind: next((lower[word] for word in words if word in lower), None) for kind, words in _USUAL.items()}
+    return Answers(label=found["label"], task=found["task"], person=found["person"])
+
+
+def write_template(file: Path, answers: Answers, out: Path | None = None) -> Path:
+    """Write the declaration of `file` beside it, or to `out`; never over another."""
+    names = column_names(file)
+    for column in (answers.label, answers.task, answers.person):
+        if column is not None and names and column not in names:
+            raise DataError(f"{file} has no column {column!r}; {nearest(column, names)}")
+    place = out or file.with_suffix(".yaml")
+    text = _text(file, names, answers, place)
+    try:
+        with place.open("x", encoding="utf-8") as handle:
+            handle.write(text)
+    except FileExistsError:
+        raise DataError(f"{place} exists; edit it, or choose another name with --out") from None
+    except OSError as error:
+        raise DataError(f"cannot write {place}: {error.strerror}") from None
+    return place
+
+
+_TEMPLATE = """\
+# The public facts about private data. Nothing is inferred from the data: what is known is what stands here.
+# A record of another task or with another label is skipped in silence.
+# Columns: {columns}
+
+# Of the data, for ever: its budget is found by this name in the ledger.
+name: {name}
+
+files:
+  train: {train}
+  # A public file with the same columns; null: accuracy is a charged query.
+  test: {test}
+
+columns:
+  label: {label}
+  # null: there is one task.
+  task: {task}
+  # Whose a record is; needed when persons are protected.
+  person: {person}
+
+# Every other column, or a list of names.
+features: others
+{shape}# Public least and largest value of a feature (or one pair for all): clipped, then mapped to `range`.
+# scaling: {{age: [0, 120]}}
+# range: [0, 1]
+# In place of a missing number.
+# fill: 0
+# The public values of a column of texts.
+# categories: {{ward: [north, south]}}
+
+# All labels there can be: 0..9, or [sick, well].
+labels: {labels}
+
+# In the order in which they are learnt. `size`: how many units (records, or persons) you expect; never a count.
+tasks:
+{tasks}
+
+# Whom to protect (record or person), in how many tasks one may be, with how many records in each.
+unit: {unit}
+tasks_per_unit: {tasks_per_unit}
+records_per_unit: {records_per_unit}
+
+# true: a benchmark, with nothing to protect.
+public: {public}
+# given: at test the task is known, and only its labels are answers.
+task_id: hidden
+"""
+
+
+def _text(file: Path, names: Sequence[str], answers: Answers, place: Path) -> str:
+    one = bool(names) and answers.task is None
+    tasks = [f"  - {{name: {_yaml(name)}, size: {_yaml(answers.size)}}}" for name in answers.tasks or ("all",) * one]
+    return _TEMPLATE.format(
+        columns=", ".join(names) or "none, a folder of images",
+        name=_yaml(file.stem),
+        train=_yaml(_relative(file, place)),
+        test=_yaml(answers.test),
+        label=_yaml(answers.label or "label"),
+        task=_yaml(answers.task),
+        person=_yaml(answers.person),
+        shape="" if names else "# Channels, height, width: images are brought to it.\nshape: [3, 32, 32]\n",
+        labels=_labels(answers.labels),
+        tasks="\n".join(tasks) or "  # - {name: january, size: 1000}",
+        unit=answers.unit,
+        tasks_per_unit=answers.tasks_per_unit,
+        records_per_unit=answers.records_per_unit,
+        public=_yaml(answers.public),
+    )
+
+
+def _labels(said: str | None) -> str:
+    if said is None:
+        return "null"
+    if ".." in said:
+        try:
+            label_list(said)
+        except ValueError as error:
+            raise DataError(f"labels = {said!r}: {error}") from None
+        return said
+    parts = [part.strip() for part in said.split(",") if part.strip()]
+    whole = all(part.lstrip("-").isdigit() for part in parts)
+    return json.dumps([int(part) for part in parts] if whole else parts, ensure_ascii=False)
+
+
+def _relative(file: Path, place: Path) -> str:
+    """As the declaration will find it: by name if it lies beside."""
+    near = file.resolve().parent == place.resolve().parent
+    return file.name if near else str(file.resolve())
+
+
+def _yaml(value: Any) -> str:
+    """JSON is YAML, and quotes what needs it."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,49 @@
+"""Several sets as one stream."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tacit.data.concatenation import concatenate
+from tacit.data.samples import DataSet
+from tacit.errors import DataError
+
+Toy = Callable[..., DataSet]
+
+
+def test_images_are_brought_to_one_shape(toy: Toy) -> None:
+    grey, colour = toy(3, shape=(1, 4, 4), name="grey"), toy(2, shape=(3, 6, 7), name="colour")
+    stream = concatenate([grey, colour])
+    assert stream.info.shape == (3, 6, 7)
+    x = np.asarray(stream[0].records()[0])
+    plain = grey.train.x.astype(np.float32) / 255
+    assert x.shape == (30, 3, 6, 7)
+    for channel in range(3):
+        assert np.allclose(x[:, channel, 1:5, 1:5], plain[:, 0])
+    assert np.isclose(x.sum(), 3 * plain.sum())
+    assert np.allclose(np.asarray(stream[1].records()[0]), colour.train.x.astype(np.float32) / 255)
+
+
+def test_labels_are_prefixed_or_shared(toy: Toy) -> None:
+    sets = [toy(3, name="one"), toy(4, name="two")]
+    prefixed = concatenate(sets)
+    assert prefixed.info.tasks[1].labels == ("two/0", "two/1", "two/2", "two/3")
+    assert len(prefixed.info.labels) == 7
+    assert prefixed[0].test is not None
+    assert set(prefixed[0].test()[1].tolist()) == set(prefixed.info.tasks[0].labels)
+    assert set(prefixed[0].records()[1].tolist()) == {"one/0", "one/1", "one/2"}
+    shared = concatenate(sets, labels="shared", limit=5)
+    assert shared.info.labels == (0, 1, 2, 3)
+    assert [task.size for task in shared.info.tasks] == [5, 5]
+
+
+def test_what_does_not_fit_is_refused(toy: Toy) -> None:
+    with pytest.raises(DataError, match=r"\(1, 4, 4\).*\(1, 3, 3\)"):
+        concatenate([toy()], shape=(1, 3, 3))
+    with pytest.raises(DataError, match="only one can be repeated"):
+        concatenate([toy(shape=(2, 4, 4))], shape=(3, 4, 4))
+    with pytest.raises(DataError, match="each once"):
+        concatenate([toy(), toy()])
+    with pytest.raises(DataError, match="do not go into one stream"):
+        concatenate([toy(), toy(shape=(16,), name="flat")])
