@@ -44,7 +44,15 @@ def moment_is_bounded(vault: Vault, admit: Admit) -> bool:
     return bool(abs(out[0, 0] - 4.0) < 0.03 and abs(out[1, 1] - 0.25) < 0.03)
 
 
-CHECKS = [sums_noise_is_right, moment_noise_is_right, sums_are_bounded, moment_is_bounded]
+def one_sum_is_right(vault: Vault, admit: Admit) -> bool:
+    """Over all labels: one row, one draw of noise, the same bound."""
+    quiet = vault.sums(admit([[100.0, 0], [0, 0.5]], [3, 4], task="quiet"), QUIET, by_label=False).numpy()
+    noisy = vault.sums(admit(np.zeros((30, 4000)), np.arange(30) % 10), PLAN, by_label=False).numpy()
+    bounded = abs(quiet[0, 0] - 2.0) < 0.02 and abs(quiet[0, 1] - 0.5) < 0.02
+    return noisy.shape == (1, 4000) and scale_is(noisy, 6.0) and bool(bounded)
+
+
+CHECKS = [one_sum_is_right, sums_noise_is_right, moment_noise_is_right, sums_are_bounded, moment_is_bounded]
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from tacit.data import records as data
-from tacit.data.records import Label, Records
+from tacit.data.records import Records
+from tacit.data.stream import Label
 from tacit.errors import VaultError
 from tacit.privacy.budget import Unit
 from tacit.privacy.declared import Block, Declared, label_set
@@ -124,6 +125,15 @@ class Admission:
     def reopen(self, block: Block) -> Block:
         """Take a kept block back into memory."""
         return self._hold(block, data.from_tensors(self._folder().load(block.name)))
+
+    @property
+    def has_store(self) -> bool:
+        """Whether records can be kept for a later process."""
+        return self._store is not None
+
+    def drop(self, block: Block) -> None:
+        """Let go of a block's records in this process, to save memory; the ledger and the store keep theirs."""
+        self._records.pop(block.id, None)
 
     def retire(self, block: Block) -> None:
         """Forget a block's records, in memory and in the store. What it was charged stays charged."""

@@ -31,6 +31,8 @@ class Bill:
     ledger: Ledger | None
     """None: an umbrella pays."""
     charged: bool
+    later: "list[tuple[Bill, str | None]] | None" = None
+    """Where a release waits until the work around it is saved."""
 
     def charge(self) -> None:
         """Durable before it returns; does nothing the second time."""
@@ -40,6 +42,9 @@ class Bill:
             self.charged = True
 
     def release(self, output_hash: str | None = None) -> None:
+        if self.later is not None:
+            self.later.append((self, output_hash))
+            return
         if self.ledger is not None:
             self.ledger.release(self.ticket, output_hash)
         self.journal.close(forget=True)
@@ -66,6 +71,30 @@ class Biller:
         self._ledger, self._store = ledger, store
         self._holder = secrets.token_hex(16) if store is None else store.holder
         self._trial: _Trial | None = None
+        self._later: list[tuple[Bill, str | None]] | None = None
+        self._opened: list[Journal] = []
+
+    @contextmanager
+    def until_saved(self) -> Iterator[None]:
+        """Within it, finished work stays billed and resumable; it is marked released when all of it is saved.
+
+        A crash between the last step and the save loses nothing: the same work is found by its pin, and gives the same
+        results again under the same noise."""
+        if self._later is not None:
+            raise VaultError("until_saved is not nested; end the work around it first")
+        later: list[tuple[Bill, str | None]] = []
+        self._later, self._opened = later, []
+        try:
+            yield
+        except BaseException:
+            for journal in self._opened:  # so that the same work can be taken up again in this process
+                journal.close()
+            raise
+        finally:
+            self._later = None
+        for bill, output_hash in later:
+            bill.later = None
+            bill.release(output_hash)
 
     def reserve(self, kind: str, reads: Charges, plan: Mapping[str, Any], pin: str) -> Bill:
         """Hold the budget of a grant, or find the grant again if this very work was begun and not finished."""
@@ -113,17 +142,20 @@ class Biller:
         if self._trial is not None:
             return self._under_umbrella(self._trial, reads, in_series)
         journal = Journal(None) if self._store is None else self._store.journal(pin)  # locked: one live holder a pin
+        if self._later is not None:
+            self._opened.append(journal)
         try:
             ticket = None if self._store is None else self._ledger.resume(pin=pin, holder=self._holder)
             if ticket is not None:
-                return Bill(ticket=ticket, journal=journal, ledger=self._ledger, charged=ticket.charged)
+                charged = ticket.charged
+                return Bill(ticket=ticket, journal=journal, ledger=self._ledger, charged=charged, later=self._later)
             journal.clear()
             charges = [(block.id, event) for block, event in reads]
             ticket = book(charges, pin=pin, holder=self._holder, kind=kind, plan=dict(plan))
         except BaseException:
             journal.close()
             raise
-        return Bill(ticket=ticket, journal=journal, ledger=self._ledger, charged=charged)
+        return Bill(ticket=ticket, journal=journal, ledger=self._ledger, charged=charged, later=self._later)
 
     def _under_umbrella(self, trial: _Trial, reads: Charges, in_series: bool) -> Bill:
         if in_series:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 
 from dp_accounting.dp_event import DpEvent
 
@@ -94,6 +94,7 @@ def steps_for(budget: Budget, event_of: Callable[[int], DpEvent]) -> int:
     return steps
 
 
+@cache
 def gradient_noise(budget: Budget, rate: float, steps: int, times: int = 1) -> float:
     """The noise multiplier of Poisson-sampled gradient steps; `times` such plans on one unit fit together."""
     return noise_for(budget, partial(_repeated, rate, steps, times))
@@ -110,9 +111,9 @@ def _repeated(rate: float, steps: int, times: int, noise: float) -> DpEvent:
     return repeat(poisson_gaussian(rate, noise, steps), times)
 
 
-def gradient_steps(budget: Budget, rate: float, noise: float) -> int:
-    """How many Poisson-sampled gradient steps fit."""
-    return steps_for(budget, lambda steps: poisson_gaussian(rate, noise, steps))
+def gradient_steps(budget: Budget, rate: float, noise: float, times: int = 1) -> int:
+    """How many Poisson-sampled gradient steps fit; `times` such plans on one unit fit together."""
+    return steps_for(budget, lambda steps: _repeated(rate, steps, times, noise))
 
 
 def gradient_rate(budget: Budget, steps: int, noise: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tacit.data.records import Label
+from tacit.data.stream import Label
 from tacit.errors import VaultError
 from tacit.privacy.budget import Budget
 
@@ -89,6 +89,14 @@ class Block:
 
     def __str__(self) -> str:
         return f"{self.stream}/{self.task}/{self.part}"
+
+
+def label_space(block: Block, labels: Sequence[Label] | None = None) -> tuple[Label, ...]:
+    """The labels that are asked for, or the block's own."""
+    space = block.labels if labels is None else tuple(labels)
+    if space is None:
+        raise VaultError(f"{block} has no public label set; name the labels, or learn them with label_set")
+    return space
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.data.records import Label, Records, positions
+from tacit.data.records import Records, positions
+from tacit.data.stream import Label
 from tacit.errors import TacitError, VaultError
 from tacit.privacy.still import beside, frozen, unchanged
 
@@ -71,21 +72,23 @@ def width(records: Records, through: nn.Module | None) -> int:
 def label_sums(
     records: Records, labels: tuple[Label, ...], through: nn.Module | None, clip: float, most: int
 ) -> Tensor:
-    """Σ over units of the unit's (label × feature) matrix, scaled down to Frobenius norm ≤ clip."""
-    out = torch.zeros(len(labels), width(records, through), dtype=torch.float64)
-    place = torch.from_numpy(positions(records.y, labels))
+    """Σ over units of the unit's (label × feature) matrix, scaled down to Frobenius norm ≤ clip; without labels, one
+    row for all records."""
+    kinds = max(1, len(labels))
+    out = torch.zeros(kinds, width(records, through), dtype=torch.float64)
+    place = torch.from_numpy(positions(records.y, labels) if labels else np.zeros(len(records.y), dtype=np.int64))
     for index, group in chunks(records, torch.arange(records.units), most):
         rows = _clean(featurise(records, index, through))
         label = place[index]
         inside = label >= 0  # labels outside the set are skipped, and nobody learns how many
         rows, label, unit = rows[inside], label[inside], group[inside]
-        found, inverse = np.unique((unit * len(labels) + label).numpy(), return_inverse=True)
+        found, inverse = np.unique((unit * kinds + label).numpy(), return_inverse=True)
         cells, cell = torch.from_numpy(found), torch.from_numpy(inverse)
         sums = torch.zeros(len(cells), rows.shape[1], dtype=torch.float64).index_add_(0, cell, rows)
-        owner = cells // len(labels)
+        owner = cells // kinds
         squares = torch.zeros(int(group.max()) + 1 if len(group) else 0, dtype=torch.float64)
         squares.index_add_(0, owner, sums.square().sum(1))
-        out.index_add_(0, cells % len(labels), sums * _weight(squares.sqrt(), clip)[owner, None])
+        out.index_add_(0, cells % kinds, sums * _weight(squares.sqrt(), clip)[owner, None])
     return out
 
 

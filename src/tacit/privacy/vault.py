@@ -8,6 +8,7 @@ Conditions: the declarations are true (`Declared`), the store and the key file a
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,14 @@ from dp_accounting import dp_event
 from torch import Tensor, nn
 
 from tacit.data import records as data
-from tacit.data.records import Label
+from tacit.data.stream import Label
 from tacit.errors import VaultError
 from tacit.gradients import Clipper
 from tacit.privacy import exits, rowwise, toeplitz
 from tacit.privacy.admission import Admission
 from tacit.privacy.billing import Bill, Biller
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.declared import Block, Loss, Read
+from tacit.privacy.declared import Block, Loss, Read, label_space
 from tacit.privacy.grant import Grant, clip_rule, prepare, targets
 from tacit.privacy.issue import issue
 from tacit.privacy.keys import NOISE
@@ -58,6 +59,10 @@ class Vault(Admission):
             }
         )
 
+    def until_saved(self) -> AbstractContextManager[None]:
+        """`with vault.until_saved(): …; save(…)`: after a crash inside, the same calls give the same results."""
+        return self._billing.until_saved()
+
     def grant(
         self,
         blocks: Sequence[Read | Block] | Read | Block,
@@ -75,7 +80,7 @@ class Vault(Admission):
         """
         if not isinstance(plan, GradientPlan) or not isinstance(model, nn.Module):
             raise VaultError(f"grant takes (blocks, GradientPlan, module, loss), got {type(plan).__name__} as the plan")
-        reads: list[Read] = [one if isinstance(one, Read) else Read(one) for one in _several(blocks)]
+        reads = [one if isinstance(one, Read) else Read(one) for one in _several(blocks)]
         if not reads or len({read.block.id for read in reads}) != len(reads):
             raise VaultError("a grant reads one or more blocks, each of them once; merge the reads of one block")
         if len({read.block.stream_id for read in reads}) > 1:
@@ -119,17 +124,18 @@ class Vault(Admission):
         plan: SumPlan,
         *,
         labels: Sequence[Label] | None = None,
+        by_label: bool = True,
         through: nn.Module | None = None,
     ) -> Tensor:
-        """Noisy Σ of features per label, shape (labels, features); every label gets noise, also one that is absent."""
-        records, space = self._of(block), _labels(block, labels)
+        """Noisy Σ of features per label (each gets noise, also an absent one), or of all: (labels or 1, features)."""
+        records, space = self._of(block), label_space(block, labels) if by_label else ()
         rowwise.check_map(records, through)
         return self._release(
             "sums",
             block,
             plan,
             lambda: exits.label_sums(records, space, through, plan.clip, self._most),
-            shape=(len(space), exits.width(records, through)),
+            shape=(max(1, len(space)), exits.width(records, through)),
             bound=plan.clip,
             detail={"labels": list(space), "through": pin(map=through)},
         )
@@ -168,7 +174,7 @@ class Vault(Admission):
         """
         records = self._of(block)
         answer = rowwise.check_predictor(records, predict)
-        y = torch.from_numpy(data.positions(records.y, _labels(block, None)))
+        y = torch.from_numpy(data.positions(records.y, label_space(block)))
 
         def right(index: Tensor) -> Tensor:
             with unchanged(predict if isinstance(predict, nn.Module) else None):
@@ -291,10 +297,3 @@ class Vault(Admission):
 
 def _several(given: Any) -> list[Any]:
     return [given] if isinstance(given, Read | Block) else list(given)
-
-
-def _labels(block: Block, labels: Sequence[Label] | None) -> tuple[Label, ...]:
-    space = block.labels if labels is None else tuple(labels)
-    if space is None:
-        raise VaultError(f"{block} has no public label set; name the labels, or learn them with label_set")
-    return space

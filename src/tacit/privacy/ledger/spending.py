@@ -48,8 +48,11 @@ def reserve(txn: Transaction, proposal: Proposal, work: Work, keys: KeyRing) -> 
 
 
 def _name(txn: Transaction, work: Work, keys: KeyRing) -> str:
-    """A name that no other grant ever had: noise is derived from it. Under test keys it can be recomputed."""
-    return keys.identity("grant", str(txn.head.seq), work.pin)[:32] if keys.test else uuid.uuid4().hex
+    """A name that no other grant ever had: noise is derived from it. Under test keys it follows from the work."""
+    if not keys.test:
+        return uuid.uuid4().hex
+    before = select(func.count()).select_from(grants).where(grants.c.pin == work.pin)
+    return keys.identity("grant", work.pin, str(txn.connection.execute(before).scalar_one()))[:32]
 
 
 def _position(connection: Connection, name: str, work: Work) -> tuple[int, int | None]:
