@@ -1,49 +1,22 @@
-"""The networks of the benches, plain PyTorch."""
+"""The networks of the benches: those of `tacit.models` at the sizes of the papers, and vision transformers."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-
-def mlp(width: int = 256, inputs: int = 784, classes: int = 10) -> nn.Module:
-    return nn.Sequential(
-        nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, classes)
-    )
+from tacit import models
 
 
-class Basic(nn.Module):
-    """A basic residual block with GroupNorm."""
-
-    def __init__(self, a: int, b: int, stride: int) -> None:
-        super().__init__()
-        self.c1, self.n1 = nn.Conv2d(a, b, 3, stride, 1, bias=False), nn.GroupNorm(b // 5, b)
-        self.c2, self.n2 = nn.Conv2d(b, b, 3, 1, 1, bias=False), nn.GroupNorm(b // 5, b)
-        same = a == b and stride == 1
-        self.skip: nn.Module = (
-            nn.Identity() if same else nn.Sequential(nn.Conv2d(a, b, 1, stride, bias=False), nn.GroupNorm(b // 5, b))
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.n2(self.c2(F.relu(self.n1(self.c1(x)))))
-        return F.relu(h + self.skip(x))
+def mlp() -> nn.Module:
+    return models.mlp((784,), 10)
 
 
-def reduced_resnet18(classes: int = 10, widths: tuple[int, ...] = (20, 40, 80, 160)) -> nn.Module:
-    """ResNet-18 of the continual-learning literature: 3×3 stem, no max-pool, widths 20/40/80/160."""
-    layers: list[nn.Module] = [nn.Conv2d(3, widths[0], 3, 1, 1, bias=False), nn.GroupNorm(4, widths[0]), nn.ReLU()]
-    before = widths[0]
-    for stage, width in enumerate(widths):
-        layers += [Basic(before, width, 1 if stage == 0 else 2), Basic(width, width, 1)]
-        before = width
-    return nn.Sequential(*layers, nn.AvgPool2d(4), nn.Flatten(), nn.Linear(before, classes))
+def reduced_resnet18() -> nn.Module:
+    return models.reduced_resnet18((3, 32, 32), 10)
 
 
-def cnn(classes: int = 10) -> nn.Module:
-    """Three 5×5 convolutions with 2×2 pools and one hidden layer of 512, on 3×32×32."""
-    layers: list[nn.Module] = []
-    for a, b in ((3, 32), (32, 64), (64, 96)):
-        layers += [nn.Conv2d(a, b, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(96 * 16, 512), nn.ReLU(), nn.Linear(512, classes))
+def cnn() -> nn.Module:
+    return models.cnn((3, 32, 32), 10)
 
 
 class Layer(nn.Module):

@@ -1,0 +1,136 @@
+"""What a run is judged by: pure functions of the accuracy matrix.
+
+`a[t, j]` is the accuracy on task j after task t was learned, both counted from 0, NaN where it was not measured; T
+tasks make a T × T matrix. A number that needs an accuracy nobody measured is NaN, never a guess; so is a mean over
+nothing (forgetting and transfer need two tasks). Accuracies are shares; one from a charged query is noisy and may lie
+outside 0 to 1, so it is taken as it is. The names are those of the papers: other libraries mean other things by them.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.errors import PlanError
+
+Array = NDArray[np.float64]
+
+
+def average_accuracy(a: ArrayLike) -> float:
+    """A_T = (1/T) Σ_j a[T, j]: after the last task, the mean over all tasks (Chaudhry et al. 2018)."""
+    return _mean(_matrix(a)[-1])
+
+
+def forgetting(a: ArrayLike) -> float:
+    """F_T = 1/(T−1) Σ_{j<T} (max_{l<T} a[l, j] − a[T, j]) (Chaudhry et al. 2018, Eq. 3); negative where it got better.
+
+    The maximum is over every earlier row that was measured. NaN for a single task.
+    """
+    return _mean(_drops(a))
+
+
+def worst_forgetting(a: ArrayLike) -> float:
+    """The largest drop of any task, the bracket of `forgetting` (A-GEM's worst-case forgetting). NaN for one task."""
+    drops = _drops(a)
+    return float(np.max(drops)) if len(drops) else math.nan
+
+
+def backward_transfer(a: ArrayLike) -> float:
+    """BWT = 1/(T−1) Σ_{j<T} (a[T, j] − a[j, j]) (Lopez-Paz & Ranzato 2017). NaN for a single task."""
+    matrix = _matrix(a)
+    return _mean(matrix[-1, :-1] - np.diag(matrix)[:-1])
+
+
+def forward_transfer(a: ArrayLike, baseline: ArrayLike) -> float:
+    """FWT = 1/(T−1) Σ_{j≥2} (a[j−1, j] − b_j) (Lopez-Paz & Ranzato 2017). NaN for a single task.
+
+    `baseline`: the accuracy b_j of the untrained model on every task; that of the first task is not used.
+    """
+    matrix, untrained = _matrix(a), _accuracies("baseline", baseline, 1)
+    if len(untrained) != len(matrix):
+        raise PlanError(f"baseline must have one accuracy a task, {len(matrix)}, got {len(untrained)}")
+    return _mean(np.diag(matrix, 1) - untrained[1:])
+
+
+def lca_paper(curves: ArrayLike, beta: int = 10) -> float:
+    """LCA_β as A-GEM (Chaudhry et al. 2019, Def. 3) prints it: the mean of Z_0 … Z_β, that is of β + 1 numbers.
+
+    `curves[k, b]`: accuracy on task k after b of its mini-batches, b = 0 before any. Z_b is the mean over tasks.
+    """
+    return _mean(_learning_curve(curves, beta))
+
+
+def lca_trapezium(curves: ArrayLike, beta: int = 10) -> float:
+    """LCA_β as the authors' notebook computes it: the area under Z_0 … Z_β by trapezia, over β."""
+    z = _learning_curve(curves, beta)
+    if beta == 0:
+        raise PlanError("the area under a curve needs beta >= 1, got 0; use lca_paper, which is Z_0 there")
+    return float(np.sum((z[1:] + z[:-1]) / 2)) / beta
+
+
+def a_auc(accuracies: ArrayLike) -> float:
+    """A_AUC of i-Blurry (Koh et al. 2022): the mean of accuracies taken every fixed number of samples."""
+    return _mean(_accuracies("accuracies", accuracies, 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """Mean and sample standard deviation (n − 1) over seeds."""
+
+    mean: float
+    std: float
+    """NaN for a single seed."""
+    seeds: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f}" if math.isnan(self.std) else f"{self.mean:.3f} ± {self.std:.3f}"
+
+
+def summarise(values: Sequence[float]) -> Summary:
+    """One number a seed → their mean and spread. A seed without the number (NaN) leaves none for all."""
+    found = np.asarray(values, float)
+    if found.ndim != 1 or not len(found):
+        raise PlanError(f"summarise needs one number a seed, got an array of shape {found.shape}")
+    std = float(np.std(found, ddof=1)) if len(found) > 1 else math.nan
+    return Summary(mean=_mean(found), std=std, seeds=len(found))
+
+
+def _drops(a: ArrayLike) -> Array:
+    """max_{l<T} a[l, j] − a[T, j] for every task j before the last."""
+    matrix = _matrix(a)
+    earlier = matrix[:-1, :-1]
+    best = np.max(np.where(np.isnan(earlier), -np.inf, earlier), axis=0, initial=-np.inf)
+    return np.where(np.isinf(best), np.nan, best) - matrix[-1, :-1]
+
+
+def _learning_curve(curves: ArrayLike, beta: int) -> Array:
+    """Z_0 … Z_β."""
+    found = _accuracies("curves", curves, 2)
+    if isinstance(beta, bool) or not isinstance(beta, int) or not 0 <= beta < found.shape[1]:
+        raise PlanError(
+            f"beta must be a whole number from 0 to {found.shape[1] - 1}, the mini-batches measured, got {beta!r}"
+        )
+    return np.asarray(np.mean(found[:, : beta + 1], axis=0))
+
+
+def _matrix(a: ArrayLike) -> Array:
+    found = _accuracies("the accuracy matrix", a, 2)
+    if found.shape[0] != found.shape[1]:
+        raise PlanError(f"the accuracy matrix must be square, a row and a column for every task, got {found.shape}")
+    return found
+
+
+def _accuracies(name: str, values: ArrayLike, dimensions: int) -> Array:
+    try:
+        found = np.asarray(values, float)
+    except (TypeError, ValueError):
+        raise PlanError(f"{name} must be numbers in {dimensions} dimension(s), got something else") from None
+    if found.ndim != dimensions or not found.size:
+        raise PlanError(f"{name} must have {dimensions} dimension(s) and not be empty, got shape {found.shape}")
+    return found
+
+
+def _mean(values: Array) -> float:
+    return float(np.mean(values)) if len(values) else math.nan

@@ -1,0 +1,109 @@
+"""Convolutional networks without normalisation: images are (channels, height, width), sensor windows (time, axes)."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from tacit.errors import ConfigError
+from tacit.models.parts import Activation, dimensions, head, smallest, whole, widths
+from tacit.models.parts import activation as act
+
+FEATURES = (32, 64, 96)
+
+
+def cnn(
+    shape: Sequence[int],
+    classes: int,
+    *,
+    features: Sequence[int] = FEATURES,
+    hidden: int = 512,
+    activation: Activation = "relu",
+) -> nn.Module:
+    """CNN 32-64-96: 5×5 convolutions, a 2×2 max-pool after each, one hidden layer of 512."""
+    channels, height, width = dimensions("cnn", shape, "images of (channels, height, width)", 3)
+    sizes = widths("features", features)
+    smallest("cnn", min(height, width), 2 ** len(sizes), "pixels a side (a pool halves them after every convolution)")
+    layers: list[nn.Module] = []
+    for size in sizes:
+        layers += [nn.Conv2d(channels, size, 5, padding=2), act(activation), nn.MaxPool2d(2)]
+        channels, height, width = size, height // 2, width // 2
+    inputs = channels * height * width
+    return nn.Sequential(*layers, nn.Flatten(), *head(inputs, [whole("hidden", hidden)], classes, activation))
+
+
+def cnn_patches(
+    shape: Sequence[int],
+    classes: int,
+    *,
+    features: Sequence[int] = FEATURES,
+    hidden: int = 512,
+    activation: Activation = "relu",
+) -> nn.Module:
+    """The MNIST network of Phan 2019 and Lai 2022: 32-64-96 features on 5×5 patches, one hidden layer of 512.
+
+    The papers give no strides; here a patch moves by two pixels, as in the first layer of the authors' code, and
+    there are no pools.
+    """
+    channels, height, width = dimensions("cnn_patches", shape, "images of (channels, height, width)", 3)
+    layers: list[nn.Module] = []
+    for size in widths("features", features):
+        layers += [nn.Conv2d(channels, size, 5, stride=2, padding=2), act(activation)]
+        channels, height, width = size, (height + 1) // 2, (width + 1) // 2
+    inputs = channels * height * width
+    return nn.Sequential(*layers, nn.Flatten(), *head(inputs, [whole("hidden", hidden)], classes, activation))
+
+
+def har_cnn(
+    shape: Sequence[int],
+    classes: int,
+    *,
+    features: Sequence[int] = FEATURES,
+    hidden: int = 128,
+    activation: Activation = "relu",
+) -> nn.Module:
+    """The activity network of Lai 2022: a window (100 × 3) as an image, 32-64-96 features on 2×2 patches, FC 128.
+
+    The paper gives no pools; here time is halved after each convolution, and the axes stay as they are.
+    """
+    length, axes = dimensions("har_cnn", shape, "sensor windows of (time, axes)", 2)
+    sizes = widths("features", features)
+    smallest("har_cnn", length, 2 ** len(sizes), "samples a window (a pool halves them after every convolution)")
+    layers: list[nn.Module] = [nn.Unflatten(1, (1, length))]
+    channels = 1
+    for size in sizes:
+        # An even patch cannot be centred: one line of zeros at the end keeps the size.
+        layers += [nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(channels, size, 2), act(activation), nn.MaxPool2d((2, 1))]
+        channels, length = size, length // 2
+    inputs = channels * length * axes
+    return nn.Sequential(*layers, nn.Flatten(), *head(inputs, [whole("hidden", hidden)], classes, activation))
+
+
+def cnn1d(
+    shape: Sequence[int],
+    classes: int,
+    *,
+    features: Sequence[int] = FEATURES,
+    hidden: int = 128,
+    kernel: int = 5,
+    activation: Activation = "relu",
+) -> nn.Module:
+    """For sensor windows (time, axes): convolutions over time that see all axes at once, halved after each."""
+    length, channels = dimensions("cnn1d", shape, "sensor windows of (time, axes)", 2)
+    sizes = widths("features", features)
+    smallest("cnn1d", length, 2 ** len(sizes), "samples a window (a pool halves them after every convolution)")
+    reach = whole("kernel", kernel)
+    if reach % 2 == 0:
+        raise ConfigError(f"kernel must be odd, so that it has a middle, got {kernel}; use {kernel + 1}")
+    layers: list[nn.Module] = [AxesFirst()]
+    for size in sizes:
+        layers += [nn.Conv1d(channels, size, reach, padding=reach // 2), act(activation), nn.MaxPool1d(2)]
+        channels, length = size, length // 2
+    inputs = channels * length
+    return nn.Sequential(*layers, nn.Flatten(), *head(inputs, [whole("hidden", hidden)], classes, activation))
+
+
+class AxesFirst(nn.Module):
+    """(batch, time, axes) to (batch, axes, time), as convolutions over time want it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.transpose(1, 2)
