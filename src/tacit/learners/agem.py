@@ -1,0 +1,106 @@
+"""A-GEM (Chaudhry et al. 2019): NOT PRIVATE. The upper bound that the private methods are held against.
+
+g̃ = g − (gᵀg_ref / g_refᵀg_ref) g_ref when gᵀg_ref < 0; `project="always"` does it at every step, as the papers
+on DP print it. Records are read raw (`Vault.unsafe`), so it needs data declared public, or a policy that allows it.
+
+Claim: none. Certified: no finite epsilon.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from tacit.data.stream import TaskInfo
+from tacit.errors import LearnerError
+from tacit.learners.core import Step
+from tacit.learners.gradient import Each, Gradient, at, project
+from tacit.learners.learner import Learner
+from tacit.privacy.declared import Block
+from tacit.privacy.vault import Vault
+
+
+@dataclass(kw_only=True, eq=False)
+class AGEM(Learner):
+    """One pass over shuffled batches; the memory keeps some records of every class of every task."""
+
+    lr: Each[float] = 0.1
+    batch: int = 10
+    steps: int | None = None
+    """Steps a task. None: one pass over its records."""
+    memory_per_class: int = 25
+    memory_batch: int = 256
+    project: Literal["conflict", "always"] = "conflict"
+
+    private: ClassVar[bool] = False
+    reference: ClassVar[str] = "Chaudhry et al. 2019, A-GEM"
+    certifies: ClassVar[str] = "nothing: records are read raw"
+
+    def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
+        x, y = (part.to(self.device) for part in vault.unsafe(block, f"{type(self).__name__} is not private"))
+        coins = torch.Generator().manual_seed(self.seed * 1009 + task.number)
+        memory = self._memory()
+        optimizer = torch.optim.SGD(self.model_.parameters(), lr=at(self.lr, task, "lr"))
+        for rows in self._batches(len(x), task, coins):
+            g = self._gradient(x[rows], y[rows])
+            if memory is not None:
+                pick = torch.randperm(len(memory[0]), generator=coins)[: self.memory_batch]
+                g = project(g, self._gradient(memory[0][pick], memory[1][pick]), always=self.project == "always")
+            for name, parameter in self.model_.named_parameters():
+                parameter.grad = g[name]
+            optimizer.step()
+        self._keep(task, x, y, coins)
+        vault.drop(block)
+
+    def _batches(self, n: int, task: TaskInfo, coins: torch.Generator) -> Iterator[Tensor]:
+        steps = self.steps or -(-n // self.batch)
+        order = torch.zeros(0, dtype=torch.long)
+        for step in range(steps):
+            self.watch(Step(task=task, step=step, of=steps))
+            if len(order) < min(self.batch, n):
+                order = torch.randperm(n, generator=coins)
+            rows, order = order[: self.batch], order[self.batch :]
+            if len(rows):
+                yield rows
+        self.watch(Step(task=task, step=steps, of=steps))
+
+    def _gradient(self, x: Tensor, y: Tensor) -> Gradient:
+        named = dict(self.model_.named_parameters())
+        found = torch.autograd.grad(self.loss_(self.model_(x), y).mean(), list(named.values()))
+        return dict(zip(named, found, strict=True))
+
+    def _keep(self, task: TaskInfo, x: Tensor, y: Tensor, coins: torch.Generator) -> None:
+        shuffled = torch.randperm(len(y), generator=coins)
+        picks = [shuffled[y[shuffled].cpu() == label][: self.memory_per_class] for label in range(len(self.labels_))]
+        rows = torch.cat(picks)
+        self.kept_ = [*getattr(self, "kept_", []), (x[rows], y[rows])]
+
+    def _memory(self) -> tuple[Tensor, Tensor] | None:
+        kept = getattr(self, "kept_", [])
+        return (torch.cat([x for x, _ in kept]), torch.cat([y for _, y in kept])) if kept else None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The weights, and the memory: raw records, which only public data has here."""
+        kept = super().tensors()
+        for i, (x, y) in enumerate(self.kept_):
+            kept |= {f"memory.{i}.x": x.cpu(), f"memory.{i}.y": y.cpu()}
+        return kept
+
+    def restore(
+        self,
+        tensors: Mapping[str, Tensor],
+        tasks: Sequence[TaskInfo],
+        vault: Vault | None = None,
+        *,
+        part: str = "all",
+    ) -> None:
+        weights = {name: value for name, value in tensors.items() if not name.startswith("memory.")}
+        super().restore(weights, tasks, vault, part=part)
+        if len(tensors) - len(weights) != 2 * len(tasks):
+            raise LearnerError(f"this release has no memory of its {len(tasks)} tasks; it was made by another method")
+        self.kept_ = [
+            (tensors[f"memory.{i}.x"].to(self.device), tensors[f"memory.{i}.y"].to(self.device))
+            for i in range(len(tasks))
+        ]

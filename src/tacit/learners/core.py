@@ -1,0 +1,203 @@
+"""What every learner is: public facts and a block go in, a release comes out.
+
+Guarantee: a learner holds released values only. It sees a block's public facts and what the vault lets out, so all it
+keeps (`tensors`) may be published, and a release is all that is needed to go on after a crash.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit import models
+from tacit.data.stream import Label, StreamInfo, TaskInfo
+from tacit.errors import LearnerError
+from tacit.gradients.losses import cross_entropy
+from tacit.learners.release import Release
+from tacit.privacy.budget import Budget
+from tacit.privacy.claims import Claim
+from tacit.privacy.declared import Block, Loss
+from tacit.privacy.vault import Vault
+
+Network = str | nn.Module | Callable[[StreamInfo], nn.Module]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Where a learner is: told to `watch` before each step, and once after the last one of a task."""
+
+    task: TaskInfo
+    step: int
+    of: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claimed:
+    """What the paper's own formula gives after some tasks: for the task that lost most, and in all."""
+
+    per_task: float
+    total: float
+    delta: float
+
+
+@dataclass(kw_only=True, eq=False)
+class Core(ABC):
+    """One method. Fields are its settings; what it learns is in attributes that end in an underscore."""
+
+    budget: Budget = field(default_factory=lambda: Budget(epsilon=1.0, delta=1e-5))
+    """What one unit may lose over the whole stream."""
+    network: Network = "mlp"
+    """A name of `tacit.models`, a module, or a function of the stream's public facts."""
+    seed: int = 0
+    """Initial weights and public coins. It never reaches the vault's noise or sampler."""
+    device: str = "cpu"
+
+    private: ClassVar[bool] = True
+    reference: ClassVar[str]
+    """Where the method comes from."""
+    claim: ClassVar[str] = "none"
+    """The formula of the paper."""
+    certifies: ClassVar[str]
+    """What tacit stands behind, in words."""
+
+    def start(self, stream: StreamInfo) -> None:
+        """Take up a stream: its public facts decide the outputs of the model."""
+        self.stream_ = stream
+        self.labels_ = stream.labels
+        self.tasks_: tuple[TaskInfo, ...] = ()
+        self.model_ = self.build()
+        self.loss_ = self.loss()
+
+    def learn(self, task: TaskInfo, block: Block, vault: Vault) -> Release:
+        """Learn one task from what the vault lets out of its block, and release the result with its certificate."""
+        self.check_next(task)
+        self.fit(task, block, vault)
+        self.tasks_ = (*self.tasks_, task)
+        return self.release(task, block, vault)
+
+    @abstractmethod
+    def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
+        """The method itself."""
+
+    def scores(self, x: Tensor, task: TaskInfo | None = None) -> Tensor:
+        """Logits over the labels of the stream; with a task, −∞ outside its labels."""
+        with answering(self.model_):
+            found = self.logits(x.to(self.device))
+        return found if task is None else found.masked_fill(~self.mask(task).to(found.device), -torch.inf)
+
+    def logits(self, x: Tensor) -> Tensor:
+        out: Tensor = self.model_(x)
+        return out
+
+    def claims(self) -> tuple[Claim, ...]:
+        """What the paper claims for the tasks learnt so far, by its own formula; never what tacit certifies."""
+        return ()
+
+    def claimed(self) -> Claimed | None:
+        return None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that was learnt: released values, by name."""
+        return {name: value.detach().cpu().clone() for name, value in self.model_.state_dict().items()}
+
+    def restore(
+        self,
+        tensors: Mapping[str, Tensor],
+        tasks: Sequence[TaskInfo],
+        vault: Vault | None = None,
+        *,
+        part: str = "all",
+    ) -> None:
+        """Go on from a release: after a crash, in another process, or (without a vault) to predict only.
+
+        `part`: which part of each task's records the learner was given."""
+        self.model_.load_state_dict(dict(tensors))
+        self.tasks_ = tuple(tasks)
+
+    def release(self, task: TaskInfo, block: Block, vault: Vault) -> Release:
+        """The state after a task, with the certificate of the stream as the ledger stands now."""
+        self.certificate_ = vault.certificate(block, method=type(self).__name__, claims=self.claims())
+        return Release(
+            task=task, method=type(self).__name__, tensors=self.tensors(), info=self.stream_,
+            certificate=self.certificate_, tasks=self.tasks_,
+        )  # fmt: skip
+
+    def watch(self, step: Step) -> None:
+        """Called before each step, and after the last. A runner puts its progress bar here; it must change nothing."""
+        return
+
+    def check_next(self, task: TaskInfo) -> None:
+        """Tasks come in the order in which they were planned."""
+        if not hasattr(self, "stream_"):
+            raise LearnerError(f"{type(self).__name__} has no stream yet; call start(stream.info) first")
+        planned = self.stream_.tasks
+        number = len(self.tasks_)
+        if number >= len(planned) or planned[number] != task:
+            what = planned[number].name if number < len(planned) else "no more"
+            raise LearnerError(f"task {task.name!r} is not the next one that was planned ({what}); learn in order")
+
+    def build(self) -> nn.Module:
+        """A fresh model, the same for the same seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            if isinstance(self.network, str):
+                made = models.build(self.network, self.stream_.shape, len(self.labels_))
+            elif isinstance(self.network, nn.Module):
+                made = deepcopy(self.network)
+            else:
+                made = self.network(self.stream_)
+        return made.to(self.device)
+
+    def loss(self) -> Loss:
+        """Cross-entropy; where the task is given at test and follows from the label, over the task's labels only."""
+        masks = self._masks_by_label() if self.stream_.task_id == "given" else None
+        if masks is None or bool(masks.all()):
+            return cross_entropy
+        return partial(masked_cross_entropy, masks=masks.to(self.device))
+
+    def mask(self, task: TaskInfo) -> Tensor:
+        """Which outputs belong to the task."""
+        known = set(task.labels)
+        return torch.tensor([label in known for label in self.labels_])
+
+    def positions(self, labels: Sequence[Label] | np.ndarray) -> Tensor:
+        """Places of labels among the outputs; −1 for one outside."""
+        table = {label: place for place, label in enumerate(self.labels_)}
+        plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
+        return torch.tensor([table.get(label, -1) for label in plain], dtype=torch.long)
+
+    def _masks_by_label(self) -> Tensor | None:
+        """For each label, the outputs of its task; None where a label is in tasks with different label sets."""
+        masks: dict[Label, Tensor] = {}
+        for task in self.stream_.tasks:
+            mask = self.mask(task)
+            for label in task.labels:
+                if label in masks and not torch.equal(masks[label], mask):
+                    return None
+                masks[label] = mask
+        return torch.stack([masks[label] for label in self.labels_])
+
+
+def masked_cross_entropy(output: Tensor, y: Tensor, masks: Tensor) -> Tensor:
+    """Cross-entropy over the outputs of the example's own task."""
+    return cross_entropy(output.masked_fill(~masks[y], -torch.inf), y)
+
+
+@contextmanager
+def answering(model: nn.Module) -> Iterator[None]:
+    """In evaluation mode without gradients; afterwards as it was: grants are pinned to the mode too."""
+    before = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in before:
+            module.training = training

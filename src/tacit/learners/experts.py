@@ -1,0 +1,203 @@
+"""Routed experts: one small private expert a task and a private router; no memory, no forgetting (tacit's own).
+
+A task releases two things: an expert (DP-SGD), and a noisy sum of the task's inputs, scaled to unit norm (one Gaussian
+release), on `router_share` of the budget. Everything after is post-processing: an input goes to the experts whose tasks
+it resembles, weighted by exp(sharpness · cosine), so that a router that is unsure averages.
+
+Claim: none. Certified: a record loses its task's expert and sum together, once; later tasks do not touch it.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from tacit.data.stream import StreamInfo, TaskInfo
+from tacit.errors import LearnerError
+from tacit.learners.core import answering
+from tacit.learners.gradient import GradientLearner
+from tacit.learners.merging import closest, merged
+from tacit.models.lowrank import adapted
+from tacit.privacy import calibrate, events
+from tacit.privacy.declared import Block
+from tacit.privacy.plan import GradientPlan, SumPlan
+from tacit.privacy.vault import Vault
+
+State = dict[str, Tensor]
+
+
+@dataclass(kw_only=True, eq=False)
+class RoutedExperts(GradientLearner):
+    """Every task is answered by its own expert, for ever."""
+
+    steps: int | Sequence[int] = 200
+    batch: float | Sequence[float] = 4000
+    lr: float | Sequence[float] = 0.5
+    momentum: float = 0.9
+    router: Literal["mean", "prototypes", "scores"] = "mean"
+    """What an input is compared with: its task's mean, the means of the task's labels, or nothing (`scores`: each
+    expert is trusted by its own certainty, and the router's share of the budget goes to the experts)."""
+    router_share: float = 0.1
+    sharpness: float = 50.0
+    rank: int | None = None
+    """None: every expert is a whole network. A number: the first expert is released as a trunk that all later ones
+    share; they train low-rank changes of its layers, and its head."""
+    most: int | None = None
+    """The largest number of experts; beyond it the two most alike are merged, without data."""
+
+    reference: ClassVar[str] = "tacit"
+    certifies: ClassVar[str] = "a record: the expert and the router's sum of its own task, together, once"
+
+    def start(self, stream: StreamInfo) -> None:
+        if not 0 < self.router_share < 1:
+            raise LearnerError(f"router_share must be between 0 and 1, got {self.router_share}; 0.1 is a good start")
+        super().start(stream)
+        self.experts_: list[State] = []
+        self.of_task_: list[int] = []
+        self.sums_: list[Tensor] = []
+        self.base_: nn.Module = self.model_
+        self.learning_ = False
+
+    def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
+        self.model_, self.learning_ = self.fresh(), True
+        plan, look = self.plan(task), self.look()
+        vault.commit({block: [plan, look] if self.router != "scores" else [plan]})
+        grant = vault.grant(block, plan, self.model_, self.loss_, work=self.work())
+        optimizer = self.optimizer(task)
+        for _ in self.turns(grant, task):
+            self.update(optimizer, grant.gradient())
+        if self.router != "scores":
+            self.sums_.append(vault.sums(block, look, by_label=self.router == "prototypes", through=UnitNorm().eval()))
+        vault.drop(block)
+        self.learning_ = False
+        self.of_task_.append(len(self.experts_))
+        self.experts_.append(trained(self.model_))
+        if self.rank is not None and task.number == 0:
+            self.base_ = adapted(self.model_, self.rank, self.seed)
+            self.experts_[0] = trained(self.base_)
+        while self.most is not None and len(self.experts_) > self.most:
+            self.merge()
+
+    def look(self) -> SumPlan:
+        """The plan of the router's sum."""
+        return SumPlan.for_budget(self.budget, share=self.router_share, tasks_per_unit=self.stream_.tasks_per_unit)
+
+    def plan(self, task: TaskInfo) -> GradientPlan:
+        """The least noise with which the expert and the router's sum fit together."""
+        plan = super().plan(task)
+        if self.router == "scores" or self.noise is not None:
+            return plan
+        return replace(plan, noise=_least_noise(self, plan))
+
+    def fresh(self) -> nn.Module:
+        """Where an expert begins: the same initial weights, or the released trunk with its changes at zero."""
+        return deepcopy(self.base_)
+
+    def merge(self) -> None:
+        """Put one expert in the place of the two most alike: the mean of their weights, by the tasks they answer."""
+        first, second = closest(self.experts_, trained(self.fresh()))
+        weights = [self.of_task_.count(first), self.of_task_.count(second)]
+        self.experts_[first] = merged(self.experts_[first], self.experts_[second], weights)
+        del self.experts_[second]
+        self.of_task_ = [first if e == second else e - (e > second) for e in self.of_task_]
+
+    def scores(self, x: Tensor, task: TaskInfo | None = None) -> Tensor:
+        """Log-probabilities; where the task is given, by its own expert. While a task is learnt, by its expert alone:
+        there is no router for it yet."""
+        rows = x.to(self.device)
+        if self.learning_ or not self.experts_:
+            return super().scores(rows, task)
+        if task is not None and task.number < len(self.of_task_):
+            own = torch.nn.functional.one_hot(torch.tensor(task.number), len(self.of_task_))
+            trust = own.to(rows).expand(len(rows), -1)
+        else:
+            trust = self.trust(rows)
+        found = self.mixture(rows, trust).log()
+        return found if task is None else found.masked_fill(~self.mask(task).to(found.device), -torch.inf)
+
+    def trust(self, x: Tensor) -> Tensor:
+        """How much each task is believed to be the source of each row: (rows, tasks), each row adds up to 1."""
+        if self.router == "scores":
+            entropy = [torch.special.entr(self.answers(x, number)).sum(1) for number in range(len(self.of_task_))]
+            return (-self.sharpness * torch.stack(entropy, 1)).softmax(1)
+        unit = UnitNorm()(x)
+        means = [shrunk(one, self.look().std) for one in self.sums_]
+        alike = [(unit @ one.to(unit).T).amax(1) for one in means]
+        return (self.sharpness * torch.stack(alike, 1)).softmax(1)
+
+    def mixture(self, x: Tensor, trust: Tensor) -> Tensor:
+        """Σ over tasks of trust · the expert's probabilities; an expert that hardly counts for a row is not asked."""
+        out = torch.zeros(len(x), len(self.labels_), device=x.device)
+        kept = torch.where(trust >= 1e-3, trust, 0)
+        kept = kept / kept.sum(1, keepdim=True)
+        for number in range(trust.shape[1]):
+            rows = kept[:, number].nonzero().squeeze(1)
+            if len(rows):
+                out[rows] += kept[rows, number, None] * self.answers(x[rows], number)
+        return out
+
+    def answers(self, x: Tensor, number: int) -> Tensor:
+        """The probabilities of a task's expert, over the task's labels."""
+        with answering(self.base_):
+            logits: Tensor = torch.func.functional_call(self.base_, self.experts_[self.of_task_[number]], (x,))
+        return logits.masked_fill(~self.mask(self.stream_.tasks[number]).to(logits.device), -torch.inf).softmax(1)
+
+    def tensors(self) -> State:
+        kept = {f"base.{name}": value.detach().cpu().clone() for name, value in self.base_.state_dict().items()}
+        for i, expert in enumerate(self.experts_):
+            kept |= {f"expert.{i}.{name}": value.cpu() for name, value in expert.items()}
+        kept |= {f"sum.{i}": one for i, one in enumerate(self.sums_)}
+        return kept | {"of_task": torch.tensor(self.of_task_)}
+
+    def restore(
+        self,
+        tensors: Mapping[str, Tensor],
+        tasks: Sequence[TaskInfo],
+        vault: Vault | None = None,
+        *,
+        part: str = "all",
+    ) -> None:
+        if self.rank is not None:
+            self.base_ = adapted(self.base_, self.rank, self.seed)
+        self.base_.load_state_dict(_under(tensors, "base."))
+        self.of_task_ = tensors["of_task"].tolist()
+        self.experts_ = [
+            {name: value.to(self.device) for name, value in _under(tensors, f"expert.{i}.").items()}
+            for i in range(max(self.of_task_) + 1)
+        ]
+        self.sums_ = [tensors[f"sum.{i}"] for i in range(len(tasks))] if self.router != "scores" else []
+        self.tasks_ = tuple(tasks)
+
+
+class UnitNorm(nn.Module):
+    """Rows as vectors of length 1."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.normalize(x.flatten(1), dim=1)
+
+
+def trained(model: nn.Module) -> State:
+    """What an expert adds: the parameters that were trained."""
+    return {name: value.detach().clone() for name, value in model.named_parameters() if value.requires_grad}
+
+
+def shrunk(sums: Tensor, std: float) -> Tensor:
+    """Directions of noisy sums, shortened by how much of each is noise of known size (positive-part James–Stein)."""
+    square = sums.square().sum(1, keepdim=True)
+    weight = (1 - std**2 * sums.shape[1] / square.clamp(min=1e-12)).clamp(min=0)
+    return torch.nn.functional.normalize(sums, dim=1) * weight.sqrt()
+
+
+def _least_noise(learner: RoutedExperts, plan: GradientPlan) -> float:
+    times, look = learner.stream_.tasks_per_unit, learner.look()
+    return calibrate.noise_for(
+        learner.budget,
+        lambda noise: events.repeat(events.compose([replace(plan, noise=noise).event, look.event]), times),
+    )
+
+
+def _under(tensors: Mapping[str, Tensor], prefix: str) -> State:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

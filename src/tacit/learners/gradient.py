@@ -1,0 +1,149 @@
+"""What learners that follow gradients share: settings, the plan of a task, the update."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor
+
+from tacit.data.stream import TaskInfo
+from tacit.errors import LearnerError, PlanError
+from tacit.learners.core import Step
+from tacit.learners.learner import Learner
+from tacit.privacy import calibrate
+from tacit.privacy.budget import Budget
+from tacit.privacy.claims import moments_accountant
+from tacit.privacy.grant import Grant
+from tacit.privacy.plan import GradientPlan
+
+T = TypeVar("T")
+Each: TypeAlias = T | Sequence[T]
+"""One value for all tasks, or a list with one for each."""
+Gradient = Mapping[str, Tensor]
+
+
+@dataclass(kw_only=True, eq=False)
+class GradientLearner(Learner):
+    """SGD on what the vault lets out. Tasks may differ in steps, batch and noise."""
+
+    steps: Each[int] = 300
+    batch: Each[float] = 100
+    """Expected number of units in a step; over the nominal size it is the sampling rate."""
+    lr: Each[float] = 0.1
+    momentum: float = 0.0
+    clip: float = 1.0
+    clipping: str = "flat"
+    noise: Each[float] | None = None
+    """Noise multiplier. None: the least that the budget allows."""
+
+    def plan(self, task: TaskInfo) -> GradientPlan:
+        """The plan of a task's training part, from the budget or from the given noise. Public facts only."""
+        steps, times = at(self.steps, task, "steps"), self.stream_.tasks_per_unit
+        rate = rate_of(at(self.batch, task, "batch"), self.train_size(task), task)
+        if self.noise is None:
+            return GradientPlan.for_budget(
+                self.train_budget(),
+                rate=rate,
+                steps=steps,
+                clip=self.clip,
+                clipping=self.clipping,
+                tasks_per_unit=times,
+            )
+        noise = at(self.noise, task, "noise")
+        plan = GradientPlan(rate=rate, steps=steps, noise=noise, clip=self.clip, clipping=self.clipping)
+        return affordable(plan, self.train_budget(), times)
+
+    def train_size(self, task: TaskInfo) -> int:
+        """Nominal number of units that are trained on."""
+        return task.size
+
+    def train_budget(self) -> Budget:
+        """What training may cost a unit."""
+        return self.budget
+
+    def work(self) -> dict[str, Any]:
+        """The public configuration that a grant is pinned to."""
+        return {"method": type(self).__name__, "lr": self.lr, "momentum": self.momentum, "seed": self.seed}
+
+    def turns(self, grant: Grant, task: TaskInfo) -> Iterator[int]:
+        """The steps of a task, each announced to `watch`; afterwards the task's end."""
+        for step in grant:
+            self.watch(Step(task=task, step=step, of=grant.plan.steps))
+            yield step
+        self.watch(Step(task=task, step=grant.plan.steps, of=grant.plan.steps))
+
+    def optimizer(self, task: TaskInfo, *, momentum: float | None = None) -> torch.optim.Optimizer:
+        trained = [p for p in self.model_.parameters() if p.requires_grad]
+        weight = self.momentum if momentum is None else momentum
+        return torch.optim.SGD(trained, lr=at(self.lr, task, "lr"), momentum=weight)
+
+    def update(self, optimizer: torch.optim.Optimizer, gradient: Gradient) -> None:
+        for name, parameter in self.model_.named_parameters():
+            if parameter.requires_grad:
+                parameter.grad = gradient[name]
+        optimizer.step()
+
+
+def at(value: Each[T], task: TaskInfo, name: str) -> T:
+    """The task's own value."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return value
+    if task.number >= len(value):
+        raise LearnerError(
+            f"{name} has {len(value)} values and task {task.number + 1} needs its own; give one for each"
+        )
+    return value[task.number]
+
+
+def rate_of(batch: float, size: float, task: TaskInfo) -> float:
+    """The sampling rate of an expected batch."""
+    if not 0 < batch <= size:
+        raise LearnerError(
+            f"an expected batch of {batch:g} cannot be drawn from {size:g} units of task {task.name!r}; "
+            f"choose one between 0 and {size:g}"
+        )
+    return batch / size
+
+
+def affordable(plan: GradientPlan, budget: Budget, times: int) -> GradientPlan:
+    """The plan itself if the budget allows it; else a sentence that says what would be."""
+    if calibrate.fits(plan.event, budget, times):
+        return plan
+    noise = calibrate.gradient_noise(budget, plan.rate, plan.steps, times)
+    try:
+        fewer = f"or at most {calibrate.gradient_steps(budget, plan.rate, plan.noise, times)} steps, "
+    except PlanError:
+        fewer = ""
+    raise PlanError(
+        f"{plan.steps} steps at rate {plan.rate:.4g} with noise {plan.noise:g} do not fit {budget}; it takes noise ≥ "
+        f"{noise:.4g}, {fewer}or a smaller batch"
+    )
+
+
+def by_moments(plan: GradientPlan, delta: float) -> float:
+    """ε of a plan by the classic moments accountant: how the papers print it."""
+    return moments_accountant(plan.rate, plan.noise, plan.steps, delta)
+
+
+def project(gradient: Gradient, reference: Gradient, *, always: bool) -> Gradient:
+    """A-GEM, Eq. 2: g − (gᵀg_ref / g_refᵀg_ref) g_ref, when they conflict (gᵀg_ref < 0) or always."""
+    dot = sum(float(torch.dot(g.flatten(), reference[name].flatten())) for name, g in gradient.items())
+    square = sum(float(torch.dot(r.flatten(), r.flatten())) for r in reference.values())
+    if square == 0 or (dot >= 0 and not always):
+        return gradient
+    return {name: g.sub(reference[name], alpha=dot / square) for name, g in gradient.items()}
+
+
+def gathered(new: Gradient, velocity: Gradient | None, momentum: float) -> Gradient:
+    """Heavy-ball momentum: the velocity that a step follows."""
+    if velocity is None or momentum == 0:
+        return new
+    return {name: value.add(velocity[name], alpha=momentum) for name, value in new.items()}
+
+
+def smoothed(new: Gradient, mean: Gradient | None, weight: float) -> Gradient:
+    """A running mean: `weight` of what it was, the rest of what is new. Only its direction matters to `project`."""
+    if mean is None or weight == 0:
+        return new
+    return {name: mean[name].lerp(value, 1 - weight) for name, value in new.items()}

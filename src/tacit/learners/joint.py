@@ -1,0 +1,69 @@
+"""Joint training: all tasks together, not continual learning. The upper bound of the private methods.
+
+It waits until the last planned task is there, then runs DP-SGD on all blocks at once (one grant, one draw of noise a
+step). Before that it releases its initial weights, which say nothing of anybody.
+
+Claim: none. Certified: each record loses what one Poisson-sampled plan costs, once.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from torch import Tensor
+
+from tacit.data.stream import StreamInfo, TaskInfo
+from tacit.learners.core import Step
+from tacit.learners.gradient import GradientLearner
+from tacit.learners.learner import reopened
+from tacit.privacy.declared import Block, Read
+from tacit.privacy.plan import GradientPlan
+from tacit.privacy.vault import Vault
+
+
+@dataclass(kw_only=True, eq=False)
+class Joint(GradientLearner):
+    """`batch` and `steps` are those of the one training run on all tasks."""
+
+    reference: ClassVar[str] = "Abadi et al. 2016, on all tasks at once"
+    certifies: ClassVar[str] = "a record: one DP-SGD plan over all tasks, once"
+
+    def start(self, stream: StreamInfo) -> None:
+        super().start(stream)
+        self.blocks_: list[Block] = []
+
+    def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
+        self.blocks_.append(block)
+        if task.number + 1 < len(self.stream_.tasks):
+            if vault.has_store:
+                vault.keep(block)
+            self.watch(Step(task=task, step=0, of=0))
+            return
+        plan = self.plan(task)
+        grant = vault.grant([Read(one) for one in self.blocks_], plan, self.model_, self.loss_, work=self.work())
+        optimizer = self.optimizer(task)
+        for _ in self.turns(grant, task):
+            self.update(optimizer, grant.gradient())
+        for one in self.blocks_:
+            vault.drop(one)
+
+    def plan(self, task: TaskInfo) -> GradientPlan:
+        """All tasks share one draw: a unit in several of them moves it several times."""
+        alone = super().plan(task)
+        return replace(alone, noise=alone.noise * math.sqrt(min(self.stream_.tasks_per_unit, len(self.stream_.tasks))))
+
+    def train_size(self, task: TaskInfo) -> int:
+        return sum(one.size for one in self.stream_.tasks)
+
+    def restore(
+        self,
+        tensors: Mapping[str, Tensor],
+        tasks: Sequence[TaskInfo],
+        vault: Vault | None = None,
+        *,
+        part: str = "all",
+    ) -> None:
+        super().restore(tensors, tasks, vault, part=part)
+        if vault is not None and len(tasks) < len(self.stream_.tasks):
+            self.blocks_ = [reopened(vault, self.stream_, task, part) for task in tasks]

@@ -1,0 +1,28 @@
+"""Fine-tuning with DP-SGD, task after task: the lower bound of every table.
+
+Reference: Abadi et al. 2016. Claim: none over tasks. Certified: each task's records lose what their own plan costs
+(Poisson-sampled Gaussian), and nothing later; over tasks by the declared number of tasks per unit.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tacit.data.stream import TaskInfo
+from tacit.learners.gradient import GradientLearner
+from tacit.privacy.declared import Block
+from tacit.privacy.vault import Vault
+
+
+@dataclass(kw_only=True, eq=False)
+class NaiveDPSGD(GradientLearner):
+    """No memory: it forgets."""
+
+    reference: ClassVar[str] = "Abadi et al. 2016, task after task"
+    certifies: ClassVar[str] = "a record: the DP-SGD plan of its own task, once"
+
+    def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
+        grant = vault.grant(block, self.plan(task), self.model_, self.loss_, work=self.work())
+        optimizer = self.optimizer(task)
+        for _ in self.turns(grant, task):
+            self.update(optimizer, grant.gradient())
+        vault.drop(block)

@@ -1,0 +1,57 @@
+"""A release: a model version with its certificate, as safetensors and JSON."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from tacit.data.stream import StreamInfo, TaskInfo
+from tacit.errors import LearnerError
+from tacit.privacy.certificate import Certificate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """Released values only: it may be published, and it is all that a learner needs to go on."""
+
+    task: TaskInfo
+    method: str
+    tensors: dict[str, Tensor]
+    info: StreamInfo
+    tasks: tuple[TaskInfo, ...]
+    certificate: Certificate
+
+    def save(self, folder: Path) -> None:
+        """Write `model.safetensors`, `certificate.json` and, last, `release.json`: with it the release is whole."""
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file({name: value.contiguous() for name, value in self.tensors.items()}, folder / "model.safetensors")
+        self.certificate.save(folder / "certificate.json")
+        facts = {"method": self.method, "task": asdict(self.task), "stream": asdict(self.info)}
+        draft = folder / "release.json.new"
+        draft.write_text(json.dumps(facts | {"learnt": [asdict(task) for task in self.tasks]}, indent=2))
+        draft.replace(folder / "release.json")
+
+    @classmethod
+    def load(cls, folder: Path) -> "Release":
+        try:
+            facts = json.loads((folder / "release.json").read_text())
+            tensors = load_file(folder / "model.safetensors")
+        except FileNotFoundError as error:
+            raise LearnerError(
+                f"{folder} holds no whole release: {Path(str(error.filename)).name} is missing"
+            ) from None
+        stream = facts["stream"]
+        return cls(
+            task=_task(facts["task"]),
+            method=facts["method"],
+            tensors=tensors,
+            info=StreamInfo(**stream | {"shape": tuple(stream["shape"]), "tasks": tuple(map(_task, stream["tasks"]))}),
+            tasks=tuple(map(_task, facts["learnt"])),
+            certificate=Certificate.load(folder / "certificate.json"),
+        )
+
+
+def _task(facts: dict) -> TaskInfo:  # type: ignore[type-arg]
+    return TaskInfo(**facts | {"labels": tuple(facts["labels"])})
