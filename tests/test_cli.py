@@ -1,130 +1,64 @@
-"""The command: what a person types, and what comes back."""
+"""The command as a whole: its groups, help, completion and exit codes; and that it starts without torch."""
 
-import json
-from pathlib import Path
+import os
+import subprocess
+import sys
 
-import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
-from tacit import Budget, Declared, Ledger, SumPlan, Vault
-from tacit.cli import app
+from tacit.cli import GROUPS, app
+from tacit.commands._shared import sentences
+from tacit.errors import TacitError
 
-PASSPHRASE = "correct horse battery"
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Path:
-    path = tmp_path / "ledger"
-    with Ledger(path) as ledger:
-        vault = Vault(ledger)
-        budget = Budget(epsilon=1.0, delta=1e-5)
-        declared = Declared(stream="scans", task="2026-01", budget=budget, size=10, labels=range(2))
-        block = vault.admit((np.ones((10, 2)), np.zeros(10)), declared)
-        vault.sums(block, SumPlan.for_budget(budget))
-        vault.certificate(block, method="sums").save(tmp_path / "c.json")
-    return path
+COMMANDS = [command.name or "" for command in app.registered_commands]
 
 
-def tacit(*words: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == code, result.output
-    return result
+def test_version_and_help() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output.strip() == "0.1.0"
+    shown = CliRunner().invoke(app, ["--help"]).output
+    assert all(name in shown for name in (*COMMANDS, *GROUPS)) and "--install-completion" in shown
 
 
-def test_show_and_verify(book: Path) -> None:
-    assert "scans" in tacit("ledger", "show", "--ledger", book).output
-    shown = json.loads(tacit("ledger", "show", "--ledger", book, "--json").output)
-    assert shown["streams"][0]["epsilon"] == pytest.approx(1.0, abs=1e-3)
-    assert "in order" in tacit("ledger", "verify", "--ledger", book).output
-    assert "in order" in tacit("ledger", "verify", "--ledger", book, "--certificate", book.parent / "c.json").output
+@pytest.mark.parametrize("name", GROUPS)
+def test_every_group_and_command_has_help(name: str) -> None:
+    result = CliRunner().invoke(app, [name, "--help"])
+    assert result.exit_code == 0 and "Usage" in result.output
+    for command in GROUPS[name].registered_commands:
+        assert command.name and command.callback is not None and command.callback.__doc__, command.name
+        assert CliRunner().invoke(app, [name, command.name, "--help"]).exit_code == 0
 
 
-def test_a_certificate_of_another_ledger_is_noticed(book: Path, tmp_path: Path) -> None:
-    with Ledger(tmp_path / "other"):
-        pass
-    output = tacit(
-        "ledger", "verify", "--ledger", tmp_path / "other", "--certificate", tmp_path / "c.json", code=1
-    ).output
-    assert "rolled back, or is another ledger" in output
+def test_the_commands_without_a_group() -> None:
+    assert COMMANDS == ["run", "sweep", "presets"]
+    for name in COMMANDS:
+        assert CliRunner().invoke(app, [name, "--help"]).exit_code == 0
 
 
-def test_no_ledger_is_one_sentence(tmp_path: Path) -> None:
-    output = tacit("ledger", "show", "--ledger", tmp_path / "none", code=1).output
-    assert output.count("\n") == 1 and "there is no ledger" in output
-    assert not (tmp_path / "none").exists()
+def test_exit_codes() -> None:
+    assert CliRunner().invoke(app, ["nonsense"]).exit_code == 2
+    assert CliRunner().invoke(app, ["ledger", "show"], env={"TACIT_LEDGER": ""}).exit_code == 2
+    assert CliRunner().invoke(app, ["ledger", "show", "--ledger", "/nowhere/at/all"]).exit_code == 1
 
 
-def test_keys_can_be_backed_up_and_restored(book: Path, tmp_path: Path) -> None:
-    sealed = tmp_path / "sealed"
-    tacit("keys", "backup", sealed, "--ledger", book, "--passphrase", PASSPHRASE)
-    assert sealed.stat().st_mode & 0o077 == 0
-    assert "exists" in tacit("keys", "backup", sealed, "--ledger", book, "--passphrase", PASSPHRASE, code=1).output
-    keys = Path(f"{book}.keys")
-    before = keys.read_bytes()
-    assert (
-        "never overwritten"
-        in tacit("keys", "restore", sealed, "--ledger", book, "--passphrase", PASSPHRASE, code=1).output
+def test_an_error_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BaseException) as stopped, sentences():
+        raise TacitError("drawing needs matplotlib; pip install 'tacit[plots]'")
+    assert getattr(stopped.value, "exit_code", None) == 1
+    assert capsys.readouterr().err == "error: drawing needs matplotlib; pip install 'tacit[plots]'\n"
+
+
+def test_the_command_starts_without_what_it_does_not_need() -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from tacit.cli import app; "
+        "print(CliRunner().invoke(app, ['--help']).exit_code, "
+        "[name for name in ('torch', 'numpy', 'scipy', 'dp_accounting', 'sqlalchemy') if name in sys.modules])"
     )
-    keys.unlink()
-    assert "tacit keys restore" in tacit("ledger", "show", "--ledger", book, code=1).output
-    assert "wrong" in tacit("keys", "restore", sealed, "--ledger", book, "--passphrase", "x" * 20, code=1).output
-    tacit("keys", "restore", sealed, "--ledger", book, "--passphrase", PASSPHRASE)
-    assert json.loads(keys.read_bytes()) == json.loads(before)
-    tacit("ledger", "verify", "--ledger", book)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split(maxsplit=1) == ["0", "[]\n"], done.stderr
 
 
-def test_rotation_keeps_the_ledger_working(book: Path) -> None:
-    assert "generation 2" in tacit("keys", "rotate", "--ledger", book).output
-    tacit("ledger", "verify", "--ledger", book)
-    with Ledger(book) as ledger:
-        assert ledger.keys.generation == 2
-
-
-def test_sign_and_verify(book: Path, tmp_path: Path) -> None:
-    key, certificate = tmp_path / "officer", tmp_path / "c.json"
-    tacit("keys", "signing", key)
-    assert "not signed" in tacit("certificate", "verify", certificate, "--key", f"{key}.pub", code=1).output
-    tacit("certificate", "sign", certificate, "--key", key)
-    assert "genuine" in tacit("certificate", "verify", certificate, "--key", f"{key}.pub").output
-    certificate.write_text(certificate.read_text().replace('"method": "sums"', '"method": "magic"'))
-    assert "changed" in tacit("certificate", "verify", certificate, "--key", f"{key}.pub", code=1).output
-
-
-def test_show_certificate_and_schema(book: Path, tmp_path: Path) -> None:
-    text = tacit("certificate", "show", tmp_path / "c.json").output
-    assert "PRIVACY CERTIFICATE" in text and "ε = 1" in text
-    assert json.loads(tacit("certificate", "show", tmp_path / "c.json", "--json").output)["method"] == "sums"
-    assert json.loads(tacit("certificate", "schema").output)["title"] == "Certificate"
-
-
-def test_policy(book: Path, tmp_path: Path) -> None:
-    file = tmp_path / "policy.toml"
-    file.write_text('may_raise = ["officer"]\n')
-    tacit("policy", "adopt", file, "--ledger", book, "--by", "officer", "--why", "review")
-    assert json.loads(tacit("policy", "show", "--ledger", book).output)["may_raise"] == ["officer"]
-    file.write_text("may_rais = []\n")
-    assert "may_raise" in tacit("policy", "adopt", file, "--ledger", book, "--by", "o", "--why", "w", code=1).output
-
-
-def test_raise_reanchor_and_version(book: Path, tmp_path: Path) -> None:
-    words = ("ledger", "raise", "scans", "--ledger", book, "--epsilon", 2.0, "--by", "officer", "--why", "consent")
-    assert "may_raise" in tacit(*words, code=1).output
-    (tmp_path / "policy.toml").write_text('may_raise = ["officer"]\n')
-    tacit("policy", "adopt", tmp_path / "policy.toml", "--ledger", book, "--by", "officer", "--why", "review")
-    assert "1 → 2" in tacit(*words).output
-    Path(f"{book}.anchor").unlink()
-    assert "reanchor" in tacit("ledger", "show", "--ledger", book, code=1).output
-    tacit("ledger", "reanchor", "--ledger", book, "--by", "officer", "--why", "disk crash")
-    tacit("ledger", "verify", "--ledger", book)
-    assert tacit("--version").output.strip() == "0.1.0"
-
-
-def test_keys_of_another_ledger_are_not_restored(book: Path, tmp_path: Path) -> None:
-    with Ledger(tmp_path / "other") as other:
-        (tmp_path / "sealed").write_bytes(other.keys.backup(PASSPHRASE))
-    Path(f"{book}.keys").unlink()
-    words = ("keys", "restore", tmp_path / "sealed", "--passphrase", PASSPHRASE)
-    assert "another ledger" in tacit(*words, "--ledger", book, code=1).output
-    assert not Path(f"{book}.keys").exists()
-    assert "no ledger" in tacit(*words, "--ledger", tmp_path / "none", code=1).output
+def test_tab_completion_knows_the_commands() -> None:
+    asked = {"_TACIT_COMPLETE": "complete_bash", "COMP_WORDS": "tacit ", "COMP_CWORD": "1"}
+    done = subprocess.run([sys.executable, "-m", "tacit"], capture_output=True, text=True, env=os.environ | asked)
+    assert {*COMMANDS, *GROUPS} <= set(done.stdout.split()), done.stderr

@@ -9,6 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacit.data.stream import Stream, StreamInfo, Task, TaskInfo
+    from tacit.experiment.runner import run
+    from tacit.learners.agem import AGEM
+    from tacit.learners.dpagem import DPAGEM
+    from tacit.learners.dpcl import DPCL
+    from tacit.learners.dper import DPER
+    from tacit.learners.experts import RoutedExperts
+    from tacit.learners.joint import Joint
+    from tacit.learners.naive import NaiveDPSGD
     from tacit.privacy.budget import Adjacency, Budget, Unit
     from tacit.privacy.certificate import Certificate
     from tacit.privacy.declared import Block, Declared, Read
@@ -21,31 +30,45 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Adjacency": "budget",
-    "Block": "declared",
-    "Budget": "budget",
-    "Certificate": "certificate",
-    "Declared": "declared",
-    "GradientPlan": "plan",
-    "LabelPlan": "plan",
-    "Ledger": "ledger",
-    "Policy": "policy",
-    "Read": "declared",
-    "SumPlan": "plan",
-    "TuningPlan": "tuning",
-    "Unit": "budget",
-    "Vault": "vault",
+    "AGEM": "learners.agem",
+    "Adjacency": "privacy.budget",
+    "Block": "privacy.declared",
+    "Budget": "privacy.budget",
+    "Certificate": "privacy.certificate",
+    "DPAGEM": "learners.dpagem",
+    "DPCL": "learners.dpcl",
+    "DPER": "learners.dper",
+    "Declared": "privacy.declared",
+    "GradientPlan": "privacy.plan",
+    "Joint": "learners.joint",
+    "LabelPlan": "privacy.plan",
+    "Ledger": "privacy.ledger",
+    "NaiveDPSGD": "learners.naive",
+    "Policy": "privacy.policy",
+    "Read": "privacy.declared",
+    "RoutedExperts": "learners.experts",
+    "Stream": "data.stream",
+    "StreamInfo": "data.stream",
+    "SumPlan": "privacy.plan",
+    "Task": "data.stream",
+    "TaskInfo": "data.stream",
+    "TuningPlan": "privacy.tuning",
+    "Unit": "privacy.budget",
+    "Vault": "privacy.vault",
+    "run": "experiment.runner",
 }
 __all__ = [  # noqa: RUF022
     "Budget", "Unit", "Adjacency", "GradientPlan", "SumPlan", "LabelPlan", "TuningPlan",
     "Ledger", "Policy", "Vault", "Declared", "Block", "Read", "Certificate",
+    "Stream", "StreamInfo", "Task", "TaskInfo",
+    "AGEM", "DPAGEM", "DPCL", "DPER", "Joint", "NaiveDPSGD", "RoutedExperts", "run",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tacit' has no attribute {name!r}")
-    value = getattr(import_module(f"tacit.privacy.{_HOMES[name]}"), name)
+    value = getattr(import_module(f"tacit.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

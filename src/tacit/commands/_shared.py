@@ -1,0 +1,67 @@
+"""What the commands share: two consoles, errors as sentences, and the options that several of them have.
+
+A module of this package is one group of commands. It imports at the top only what is quick, and torch, the accountants
+and the ledger inside the commands that need them: `tacit --help` and tab completion answer at once.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from tacit.errors import LedgerError, TacitError
+
+if TYPE_CHECKING:
+    from tacit.privacy.ledger import Ledger
+
+# Without markup: a path or a sentence with [brackets] in it is printed as it is. Colours are given by style.
+out = Console(highlight=False, soft_wrap=True, markup=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+
+LedgerPath = Annotated[Path, typer.Option("--ledger", envvar="TACIT_LEDGER", help="The ledger file.")]
+By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
+Why = Annotated[str, typer.Option(help="Why; it stays in the ledger.")]
+Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """An error of tacit is shown as its sentence, and the exit code is 1."""
+    try:
+        yield
+    except TacitError as error:
+        err.print(Text.assemble(("error: ", "red"), str(error)))
+        raise typer.Exit(1) from None
+
+
+def existing(path: Path) -> "Ledger":
+    """The ledger at this path; a wrong path never makes a new one."""
+    from tacit.privacy.ledger import Ledger
+
+    if not path.exists():
+        raise LedgerError(f"there is no ledger at {path}; give its path with --ledger or TACIT_LEDGER")
+    return Ledger(path)
+
+
+def read(file: Path) -> bytes:
+    """What is in the file, or one sentence."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise TacitError(f"cannot read {file}: {error.strerror}") from None
+
+
+def write_new(file: Path, content: bytes) -> None:
+    """Write a file that only its owner can read; never over another one."""
+    try:
+        with file.open("xb") as handle:
+            file.chmod(0o600)
+            handle.write(content)
+    except FileExistsError:
+        raise TacitError(f"{file} exists; choose another name") from None
+    except OSError as error:
+        raise TacitError(f"cannot write {file}: {error.strerror}") from None

@@ -1,0 +1,232 @@
+"""`tacit run`, `tacit sweep`, `tacit presets`: experiments from one command each."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from tacit.commands._shared import Json, err, out, sentences
+from tacit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tacit.experiment.config import Accumulation, Config, Sweep
+    from tacit.experiment.sweep import Cell
+
+STOPPED = 130
+"""Exit code after Ctrl-C."""
+
+
+def _names(incomplete: str) -> list[str]:
+    """For tab completion."""
+    from tacit.experiment.loading import preset_names
+
+    return [name for name in preset_names() if name.startswith(incomplete)]
+
+
+What = Annotated[
+    str,
+    typer.Argument(
+        metavar="PRESET_OR_FILE",
+        autocompletion=_names,
+        help="A preset (see `tacit presets`), a configuration file, a declaration of your own data, or a run folder.",
+    ),
+]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key, such as learner.steps=100.")
+]
+TheLedger = Annotated[
+    Path | None,
+    typer.Option("--ledger", envvar="TACIT_LEDGER", help="The ledger of private data. Public data needs none."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+Processes = Annotated[int | None, typer.Option(min=1, help="How many at a time; otherwise as many as there are cores.")]
+
+
+def run(
+    what: What,
+    sets: Sets = None,
+    method: Annotated[str | None, typer.Option(help="The learner: short for --set learner.method=…")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The budget: short for --set budget.epsilon=…")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many, from 0: short for --set seeds=…")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="The run folder; otherwise runs/NAME-TIME.")] = None,
+    ledger: TheLedger = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    processes: Processes = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Learn a stream of tasks; print accuracy per task, forgetting, ε claimed and ε certified.
+
+    \b
+    tacit run quickstart
+    tacit run quickstart --method NaiveDPSGD --epsilon 0.5 --seeds 3
+    tacit run mydata.yaml --ledger mydata.ledger
+    tacit run runs/quickstart-20260101-120000 --resume
+
+    mydata.yaml is a declaration of your own data; `tacit data declare` writes one.
+    Exit code 0 when it is done, 1 when something is wrong, 2 for a wrong call, 130 when stopped by Ctrl-C.
+    """
+    from tacit.experiment.config import Accumulation, Sweep
+    from tacit.experiment.display import display
+    from tacit.experiment.loading import load
+    from tacit.experiment.runner import run as run_all
+    from tacit.experiment.table import show
+
+    short = {"learner.method": method, "budget.epsilon": epsilon, "seeds": seeds}
+    asked = [*(sets or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
+    with sentences(), _stopping():
+        config = load(what, asked)
+        place = _place(what, config, folder, resume=resume)
+        if isinstance(config, Sweep):
+            raise ConfigError(f"{what} is a sweep of many runs; use `tacit sweep {what}`")
+        if isinstance(config, Accumulation):
+            _accumulate(config, place, as_json=as_json)
+            return
+        with display(err, quiet=quiet) as tell:
+            found = run_all(config, place, ledger=ledger, resume=resume, processes=processes, tell=tell)
+        if as_json:
+            out.print_json(json.dumps({"folder": str(found.folder), **found.metrics}, allow_nan=False))
+        else:
+            show(found, out)
+
+
+def sweep(
+    what: What,
+    grid: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=A,B,…", help="A key and its values; every combination is run.")
+    ] = None,
+    sets: Sets = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="The folder; the same again goes on.")] = None,
+    ledger: TheLedger = None,
+    processes: Processes = None,
+    limit_minutes: Annotated[float | None, typer.Option(min=0, help="Start no run after so many minutes.")] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Run a grid over any keys; one CSV of all cells. Called again with the same --out, it goes on.
+
+    \b
+    tacit sweep quickstart --grid learner.noise=1,2 --grid budget.epsilon=0.5,1,2 --out runs/grid
+    tacit sweep compare --out runs/compare --limit-minutes 30
+    """
+    from tacit.experiment.display import display
+    from tacit.experiment.sweep import sweep as run_all
+
+    with sentences(), _stopping():
+        plan = _plan(what, grid or [], sets or [])
+        place = folder or Path("runs") / _plain(plan.name)
+        with display(err, quiet=quiet) as tell:
+            cells = run_all(plan, place, ledger=ledger, processes=processes, limit_minutes=limit_minutes, tell=tell)
+        _show_cells(cells, place, as_json=as_json)
+
+
+def presets(as_json: Json = False) -> None:
+    """What `tacit run` knows by name, what data it needs, and whether that is here."""
+    from tacit.experiment.loading import presets as listed
+
+    with sentences():
+        found = listed()
+        if as_json:
+            out.print_json(json.dumps([asdict(one) for one in found]))
+            return
+        table = Table("preset", "what", "data", box=None, padding=(0, 2, 0, 0))
+        for one in found:
+            here = Text(", ".join(one.needs) or "none")
+            if one.missing:
+                ways = "; ".join(f"tacit data fetch {name}" for name in one.missing)
+                here = Text(f"missing: {', '.join(one.missing)} ({ways})", style="yellow")
+            table.add_row(one.name, one.description, here)
+        out.print(table)
+
+
+def register(app: typer.Typer) -> None:
+    """Put the commands of this file into the app."""
+    for command in (run, sweep, presets):
+        app.command(command.__name__)(command)
+
+
+def _place(what: str, config: "Config | Accumulation | Sweep", given: Path | None, *, resume: bool) -> Path:
+    """The folder of a run."""
+    if given is not None:
+        return given
+    if Path(what).is_dir():
+        return Path(what)
+    if resume:
+        raise ConfigError(f"--resume needs the folder of the run: tacit run FOLDER --resume, or --out, got {what!r}")
+    return Path("runs") / f"{_plain(config.name)}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
+    """The sweep of a file, or the one that the options describe; options of the call count."""
+    from tacit.experiment.config import Sweep
+    from tacit.experiment.loading import load, override, parse, plain, value_of
+
+    lines = [one.partition("=") for one in grid]
+    for key, equals, _ in lines:
+        if not key or not equals:
+            raise ConfigError(f"--grid takes key=value,value,…, such as learner.noise=1,2, got {key!r}")
+    points = {key: tuple(value_of(f"[{text}]")) for key, _, text in lines}
+    values = plain(what)
+    if values.get("kind") != "sweep":
+        base = override(values, [parse(one) for one in sets])
+        values = {"kind": "sweep", "name": f"{base.get('name', what)}-sweep", "base": base, "grid": points}
+    else:
+        base = values["base"] if isinstance(values["base"], dict) else plain(values["base"])
+        values["base"] = override(base, [parse(one) for one in sets])
+        values["grid"] = {**values.get("grid", {}), **points}
+    found = load(values)
+    assert isinstance(found, Sweep)
+    return found
+
+
+def _accumulate(config: "Accumulation", place: Path, *, as_json: bool) -> None:
+    from tacit.experiment import accumulation
+
+    found: Any = accumulation.run(place, **config.options)
+    if as_json:
+        out.print_json(json.dumps(found))
+        return
+    table = Table("curve", "kind", "of", f"ε after {found['tasks']} tasks", "δ", "by", box=None, padding=(0, 2, 0, 0))
+    for curve in found["curves"]:
+        epsilon, delta = f"{curve['epsilon']:.4g}", f"{curve['delta']:g}"
+        table.add_row(curve["curve"], curve["kind"], curve["scope"], epsilon, delta, curve["accountant"])
+    out.print(table)
+    out.print("\n".join(f"wrote {file}" for file in found["files"]))
+
+
+def _show_cells(cells: "list[Cell]", place: Path, *, as_json: bool) -> None:
+    from tacit.experiment.sweep import row, told
+
+    if as_json:
+        out.print_json(json.dumps([{**cell.changes, **row(cell)} for cell in cells]))
+    else:
+        table = Table("cell", "", box=None, padding=(0, 2, 0, 0))
+        for cell in cells:
+            table.add_row(cell.name, told(cell))
+        out.print(table)
+        out.print(f"wrote {place / 'cells.csv'}")
+    if any(cell.status.startswith("failed") for cell in cells):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """After Ctrl-C: the sentence that says how to go on, and the exit code that shells expect."""
+    from tacit.experiment.events import Stopped
+
+    try:
+        yield
+    except Stopped as stopped:
+        err.print(Text(str(stopped), style="yellow"))
+        raise typer.Exit(STOPPED) from None
+
+
+def _plain(name: str) -> str:
+    return name.replace("/", "-").replace(" ", "-")

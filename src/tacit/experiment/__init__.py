@@ -1,0 +1,1 @@
+"""Experiments: configuration, runner, run folder, presets, sweeps."""

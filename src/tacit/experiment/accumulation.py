@@ -1,0 +1,190 @@
+"""How a privacy loss grows with the number of tasks: Fig. 2a of Desai et al. 2021, and what can be certified.
+
+Claimed: totals over all tasks by Lemma 1 (DP-AGEM, O(T²)) and Lemma 2 (DP-CL, O(T)), and what they say of one task. The
+paper draws ε_i and ε'_i from N(1, 0.02); the plan of its experiments gives them by the moments accountant.
+Certified: what one record of the first task loses, by how the memory is read and by what an observer sees. A record is
+either trained on or in the memory, so it loses the larger of the two; tasks that it is not part of add nothing.
+"""
+
+import csv
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from dp_accounting.dp_event import DpEvent
+
+from tacit.errors import ConfigError
+from tacit.privacy.accounting import Method, epsilon
+from tacit.privacy.claims import Claim, desai_dp_agem, desai_dp_cl, moments_accountant
+from tacit.privacy.events import coin_flip, compose, poisson_gaussian, repeat
+
+Scope = Literal["all tasks", "record of task 1"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """The plan of Desai et al. 2021 on permuted MNIST: batch 100 of 55,000, reference batch 50 of 5,500."""
+
+    train: float = 100 / 55_000
+    memory: float = 50 / 5_500
+    noise: float = 1.0
+    steps: int = 301
+    delta: float = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One ε after so many tasks."""
+
+    tasks: int
+    curve: str
+    kind: Literal["claimed", "certified"]
+    scope: Scope
+    epsilon: float
+    delta: float
+    accountant: str
+    """PLD or RDP, whichever is smaller (RDP answers alone where PLD is too large); or where a claim comes from."""
+
+
+CLAIMS: Mapping[str, Callable[[float, float, float, int, int], Claim]] = {
+    "DP-AGEM, Lemma 1": desai_dp_agem,
+    "DP-CL, Lemma 2": desai_dp_cl,
+}
+
+
+def _union(plan: Setting, task: int) -> DpEvent:
+    return poisson_gaussian(plan.memory / (task - 1), plan.noise, plan.steps)
+
+
+def _public_block(plan: Setting, task: int) -> DpEvent:
+    return repeat(coin_flip(1 / (task - 1), poisson_gaussian(plan.memory, plan.noise)), plan.steps)
+
+
+def _average(plan: Setting, task: int) -> DpEvent:
+    """Averaged over T − 1 blocks, the noise has std σβ/√(T−1) and a record moves it by β/(T−1)."""
+    return poisson_gaussian(plan.memory, plan.noise * math.sqrt(task - 1), plan.steps)
+
+
+def _every(plan: Setting, task: int) -> DpEvent:
+    return poisson_gaussian(plan.memory, plan.noise, plan.steps)
+
+
+MEMORIES: Mapping[str, Callable[[Setting, int], DpEvent]] = {
+    "DP-CL, union-Poisson memory": _union,
+    "DP-CL, one public random block a step": _public_block,
+    "DP-AGEM, only the average is seen": _average,
+    "DP-AGEM, every reference is seen": _every,
+}
+"""What a record in the memory of task 1 goes through in a later task."""
+
+
+def drawn(tasks: int, seed: int) -> tuple[list[float], list[float]]:
+    """ε_i and ε'_i of every task from N(1, 0.02), as for the paper's figure."""
+    train, reference = np.random.default_rng(seed).normal(1.0, 0.02, size=(2, tasks))
+    return train.tolist(), reference.tolist()
+
+
+def total(
+    claim: Callable[[float, float, float, int, int], Claim],
+    train: Sequence[float],
+    reference: Sequence[float],
+    tasks: int,
+) -> float:
+    """ε_all after `tasks` tasks as the lemma states it: the sum over tasks i of ε_i(T)."""
+    return math.fsum(claim(train[i], reference[i], 0.0, i + 1, tasks).epsilon for i in range(tasks))
+
+
+def claimed(tasks: int, seed: int, plan: Setting) -> Iterator[Point]:
+    """Every claim, for T = 1 … tasks."""
+    own = [moments_accountant(rate, plan.noise, plan.steps, plan.delta) for rate in (plan.train, plan.memory)]
+    sources = {"drawn from N(1, 0.02)": drawn(tasks, seed), "moments accountant": ([own[0]] * tasks, [own[1]] * tasks)}
+    for name, claim in CLAIMS.items():
+        for source, (train, reference) in sources.items():
+            for t in range(1, tasks + 1):
+                yield _claim(name, "all tasks", t, total(claim, train, reference, t), plan, source)
+        for t in range(1, tasks + 1):
+            one = claim(own[0], own[1], plan.delta, 1, t).epsilon
+            yield _claim(name, "record of task 1", t, one, plan, "moments accountant")
+
+
+def _claim(name: str, scope: Scope, tasks: int, value: float, plan: Setting, source: str) -> Point:
+    return Point(
+        tasks=tasks, curve=name, kind="claimed", scope=scope, epsilon=value, delta=plan.delta, accountant=source
+    )
+
+
+def certified(memory: str, tasks: int, plan: Setting) -> Point:
+    """What a record of task 1 has lost after `tasks` tasks: the larger of its two fates, trained on or remembered."""
+    fates = (
+        poisson_gaussian(plan.train, plan.noise, plan.steps),
+        compose(MEMORIES[memory](plan, task) for task in range(2, tasks + 1)),
+    )
+    value, accountant = max(_priced(event, plan.delta) for event in fates)
+    return Point(
+        tasks=tasks,
+        curve=memory,
+        kind="certified",
+        scope="record of task 1",
+        epsilon=value,
+        delta=plan.delta,
+        accountant=accountant,
+    )
+
+
+def _priced(event: DpEvent, delta: float) -> tuple[float, str]:
+    best = epsilon(event, delta)
+    return best, "RDP" if best == epsilon(event, delta, method=Method.RDP) else "PLD"
+
+
+def measured_at(tasks: int) -> list[int]:
+    """The T at which bounds are computed, about a factor √2 apart: a distribution of many tasks takes seconds."""
+    steps = [2**k * part // 2 for k in range(tasks.bit_length() + 1) for part in (2, 3)]
+    return sorted({1, tasks, *(1 + step for step in steps if 1 + step < tasks)})
+
+
+def run(
+    folder: Path,
+    *,
+    tasks: int = 17,
+    seed: int = 0,
+    train: float = Setting.train,
+    memory: float = Setting.memory,
+    noise: float = Setting.noise,
+    steps: int = Setting.steps,
+    delta: float = Setting.delta,
+) -> dict[str, object]:
+    """Compute all curves, write `accumulation.csv` and `accumulation.png`, and return the values after the last task.
+
+    `seed` is for the figure's ε_i and ε'_i; the other settings are those of `Setting`. 17 tasks take some ten seconds,
+    129 about a minute.
+    """
+    if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
+        raise ConfigError(f"tasks must be a whole number >= 1, got {tasks!r}")
+    plan = Setting(train=train, memory=memory, noise=noise, steps=steps, delta=delta)
+    points = list(claimed(tasks, seed, plan))
+    points += [certified(name, t, plan) for name in MEMORIES for t in measured_at(tasks)]
+    files = write(folder, points)
+    return {
+        "tasks": tasks,
+        "seed": seed,
+        "plan": asdict(plan),
+        "curves": [asdict(point) for point in points if point.tasks == tasks],
+        "files": [str(file) for file in files],
+    }
+
+
+def write(folder: Path, points: Sequence[Point]) -> tuple[Path, Path]:
+    """`accumulation.csv`, one row a point, then `accumulation.png`, which needs the extra `plots`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table, picture = folder / "accumulation.csv", folder / "accumulation.png"
+    with table.open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, [field.name for field in fields(Point)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(point) | {"epsilon": f"{point.epsilon:.6g}"} for point in points)
+    from tacit.experiment.accumulation_figure import draw
+
+    draw(points, picture)
+    return table, picture

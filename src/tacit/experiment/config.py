@@ -1,0 +1,234 @@
+"""What a run does, as a typed value: data, learner, model, budget, seeds. It is checked before anything runs.
+
+A `Config` is always resolved: the settings of the method, the network and the scenario are all in it, defaults too, so
+that the file in a run's folder says everything and reads back as the same value. Names and types of these settings are
+those of the code (`settings`), not a second list.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from tacit.errors import ConfigError
+from tacit.experiment import settings
+from tacit.experiment.settings import unknown, wrong
+from tacit.privacy.budget import Adjacency, Budget, Unit
+
+Test = Literal["auto", "public", "charged", "none"]
+M = TypeVar("M", bound=BaseModel)
+
+
+class Section(BaseModel):
+    """Fixed keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Open(BaseModel):
+    """Some keys are fixed, the others are settings of what the section names; both are checked."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    section: ClassVar[str]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings of what the section names, by name."""
+        return dict(self.model_extra or {})
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        owner, make, but = self.target()
+        found = settings.checked(self.section, owner, make, self.options, but={*but, *type(self).model_fields})
+        (self.model_extra or {}).update(found)
+        return self
+
+    def target(self) -> tuple[str, Callable[..., Any], set[str]]:
+        """What takes the settings: its name, itself, and what the run fills in."""
+        raise NotImplementedError
+
+
+class DataSection(Open):
+    """Where the stream comes from, and how it is cut into tasks."""
+
+    section = "data"
+    source: str | tuple[str, ...]
+    """A named data set, several of them, or the path of a declaration."""
+    scenario: str = "declared"
+    """How tasks are made; `declared`: as the declaration says."""
+    held: int = Field(default=0, ge=0)
+    """So many first tasks are left out (kept for tuning)."""
+
+    def target(self) -> tuple[str, Callable[..., Any], set[str]]:
+        from tacit.experiment.streams import scenario
+
+        make = scenario(self.scenario)
+        first = next(iter(settings.parameters(make)))
+        return f"the scenario {self.scenario!r}", make, {first, "seed"}
+
+
+class LearnerSection(Open):
+    """The method, and its settings."""
+
+    section = "learner"
+    method: str = "DPCL"
+
+    def target(self) -> tuple[str, Callable[..., Any], set[str]]:
+        from tacit.learners import HOMES, find
+
+        if self.method not in HOMES:
+            raise ConfigError(unknown("learner.method", self.method, HOMES, "a learner", name=self.method))
+        return self.method, find(self.method), {"budget", "network", "seed", "device", "stream", "ledger", "store"}
+
+
+class ModelSection(Open):
+    """The network, and its options."""
+
+    section = "model"
+    network: str = "mlp"
+
+    def target(self) -> tuple[str, Callable[..., Any], set[str]]:
+        from tacit.models import NETWORKS
+
+        if self.network not in NETWORKS:
+            raise ConfigError(unknown("model.network", self.network, NETWORKS, "a network", name=self.network))
+        return self.network, NETWORKS[self.network], {"shape", "classes"}
+
+
+class BudgetSection(Section):
+    """What one unit may lose over the whole stream."""
+
+    epsilon: float = Field(default=1.0, gt=0)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    unit: Unit | None = None
+    """Whom it protects. None: whom the stream's tasks are counted in."""
+    adjacency: Adjacency = Adjacency.ADD_OR_REMOVE
+
+    def make(self, counted: str) -> Budget:
+        """The budget for a stream whose sizes count these units."""
+        if self.unit is not None and self.unit != counted:
+            raise ConfigError(
+                f"budget.unit = {str(self.unit)!r} does not fit a stream whose unit is a {counted}; leave it out, or "
+                "let the data say so"
+            )
+        return Budget(epsilon=self.epsilon, delta=self.delta, unit=Unit(counted), adjacency=self.adjacency)
+
+
+class EvaluationSection(Section):
+    """Where accuracy comes from."""
+
+    test: Test = "auto"
+    """public: the tasks' public test sets. charged: noisy queries on records that are kept apart for them. auto: public
+    where every task has a test set, else charged."""
+    share: float = Field(default=0.1, gt=0, lt=1)
+    """charged: the share of units that is asked and never learnt from."""
+
+
+def _seeds(value: Any) -> Any:
+    return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Config(Section):
+    """One run."""
+
+    kind: Literal["run"] = "run"
+    name: str = Field(min_length=1)
+    description: str = ""
+    data: DataSection
+    learner: LearnerSection = Field(default_factory=LearnerSection)
+    model: ModelSection = Field(default_factory=ModelSection)
+    budget: BudgetSection = Field(default_factory=BudgetSection)
+    seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds)] = Field(default=(0,), min_length=1)
+    """A list, or how many (from 0). A seed decides class order, permutations and initial weights, never the noise."""
+    lca: int = Field(default=10, ge=1)
+    """Learning curves are measured after 0 to so many steps of a task."""
+    evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
+    repeatable_noise: bool = False
+    """Public data only: noise that anyone can recompute from the seed. Certificates then say: not private."""
+    device: str = "cpu"
+    threads: int | None = Field(default=None, ge=1)
+    """Of one process; part of the result, since the order of additions depends on it. None: chosen when a run begins,
+    and written to its folder."""
+
+    @model_validator(mode="after")
+    def _different(self) -> Self:
+        if len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
+            raise ConfigError(f"seeds must be different whole numbers ≥ 0, got {list(self.seeds)}")
+        return self
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """From plain values, as YAML gives them."""
+        return validated(cls, values)
+
+    def plain(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.plain(), sort_keys=False, allow_unicode=True)
+
+
+class Accumulation(Open):
+    """Claimed and certified curves over tasks: no data, no learner."""
+
+    section = "accumulation"
+    kind: Literal["accumulation"]
+    name: str
+    description: str = ""
+
+    def target(self) -> tuple[str, Callable[..., Any], set[str]]:
+        from tacit.experiment import accumulation
+
+        return "the accumulation of losses", accumulation.run, {"folder"}
+
+
+class Sweep(Section):
+    """Many runs: a base, and what is changed in each."""
+
+    kind: Literal["sweep"]
+    name: str = Field(min_length=1)
+    description: str = ""
+    base: str | dict[str, Any]
+    """A preset, a file, or a configuration."""
+    grid: dict[str, tuple[Any, ...]] = {}
+    """Key → values; every combination is a cell."""
+    cells: tuple[dict[str, Any], ...] = ()
+    """Or the changes of each cell, key → value; with a grid, each of them at every point of it."""
+
+
+def validated(model: type[M], values: Mapping[str, Any]) -> M:
+    """The values as a model; the first thing that is wrong as one sentence with its key and its value."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        if isinstance(cause := first.get("ctx", {}).get("error"), ConfigError):
+            raise cause from None
+        raise ConfigError(_sentence(model, first)) from None
+
+
+def _sentence(model: type[BaseModel], error: Any) -> str:
+    steps = [str(step) for step in error["loc"]]
+    key, value = ".".join(steps), error["input"]
+    owner, hint = _annotation(model, steps)
+    if error["type"] == "missing":
+        return f"{key} is missing; it must be {settings.words(hint)}"
+    if error["type"] == "extra_forbidden":
+        return unknown(key, value, owner.model_fields, f"a key of {'.'.join(steps[:-1]) or 'a configuration'}")
+    if error["type"] in ("greater_than", "greater_than_equal", "less_than", "too_short", "string_too_short"):
+        return f"{key} = {value!r} is not possible: {error['msg'].removeprefix('Input ').lower()}"
+    return wrong(key, value, hint)
+
+
+def _annotation(model: type[BaseModel], steps: list[str]) -> tuple[type[BaseModel], Any]:
+    """The model that holds the key, and the type of the key."""
+    owner: type[BaseModel] = model
+    hint: Any = Any
+    for step in steps:
+        if step not in owner.model_fields:
+            break
+        hint = owner.model_fields[step].annotation
+        if isinstance(hint, type) and issubclass(hint, BaseModel):
+            owner = hint
+    return owner, hint

@@ -1,0 +1,113 @@
+"""What a person sees while a run works: a live line for each seed on a terminal, plain lines elsewhere, or nothing."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from tacit.experiment.events import Said, Tell
+
+
+@contextmanager
+def display(console: Console, *, quiet: bool) -> Iterator[Tell]:
+    """The function to tell a run's story to."""
+    if quiet:
+        yield lambda said: None
+    elif not console.is_terminal:
+        yield lambda said: _line(console, said)
+    else:
+        with Live(console) as live:
+            yield live.tell
+
+
+class Live:
+    """One bar for each seed: task, step, steps a second, time left, ε committed."""
+
+    def __init__(self, console: Console) -> None:
+        fields = ("task", "step", "speed", "left", "epsilon")
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=16),
+            *(TextColumn(f"{{task.fields[{name}]}}") for name in fields),
+            console=console,
+        )
+        self._bars: dict[int, TaskID] = {}
+        self._paces: dict[int, Pace] = {}
+
+    def __enter__(self) -> "Live":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def tell(self, said: Said) -> None:
+        if said.kind == "notice":
+            self._progress.console.print(said.name)
+            return
+        if said.seed not in self._bars:
+            self._paces[said.seed] = Pace()
+            self._bars[said.seed] = self._progress.add_task(
+                f"seed {said.seed}", total=None, task="", step="", speed="", left="", epsilon=""
+            )
+        bar, pace = self._bars[said.seed], self._paces[said.seed]
+        if said.kind == "done":
+            self._progress.update(bar, total=1, completed=1, task="done", step="", speed="", left="")
+        if said.kind != "step" or not said.of:
+            return
+        done, total = said.task * said.of + said.step, said.tasks * said.of
+        speed = pace.at(done)
+        self._progress.update(
+            bar,
+            total=total,
+            completed=done,
+            task=f"task {said.task + 1}/{said.tasks}",
+            step=f"step {said.step}/{said.of}",
+            speed=f"{speed:.0f} steps/s" if speed else "",
+            left=f"{_time((total - done) / speed)} left" if speed else "",
+            epsilon=epsilon_committed(said.epsilon),
+        )
+
+
+class Pace:
+    """Steps a second, since the first one that was seen."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None
+
+    def at(self, done: int) -> float:
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (now, done)
+        passed = now - self._first[0]
+        return (done - self._first[1]) / passed if passed > 0 else 0.0
+
+
+def epsilon_committed(epsilon: float | None) -> str:
+    if epsilon is None:
+        return ""
+    return "not private" if math.isinf(epsilon) else f"ε committed {epsilon:.3g}"
+
+
+def _line(console: Console, said: Said) -> None:
+    if said.kind == "notice":
+        console.print(said.name)
+    elif said.kind == "begin":
+        after = f", going on after task {said.task}" if said.task else ""
+        console.print(f"seed {said.seed}: {said.tasks} tasks{after}")
+    elif said.kind == "task":
+        accuracy = "" if said.accuracy is None else f", accuracy on tasks so far {said.accuracy:.1%}"
+        epsilon = epsilon_committed(said.epsilon)
+        console.print(
+            f"seed {said.seed}: task {said.task + 1}/{said.tasks} {said.name} released{accuracy}"
+            + (f", {epsilon}" if epsilon else "")
+        )
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

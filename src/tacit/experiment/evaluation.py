@@ -1,0 +1,227 @@
+"""Where accuracy comes from: public test sets, charged queries on records kept apart, or nowhere.
+
+Guarantee: a private record is asked about only through `Vault.accuracy`; all queries of a task's test part are
+committed together before the first, and cost the budget in all. Nobody's record is both learnt from and asked about.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.data.stream import Stream, StreamInfo, TaskInfo
+from tacit.errors import ConfigError
+from tacit.experiment.config import EvaluationSection
+from tacit.learners.learner import Learner
+from tacit.privacy.budget import Budget
+from tacit.privacy.declared import Block
+from tacit.privacy.ledger import recurring
+from tacit.privacy.pin import pin
+from tacit.privacy.plan import SumPlan
+from tacit.privacy.vault import Vault
+
+Accuracies = list[float | None]
+"""One for every task of the stream; None where it is not measured."""
+
+ROWS = 4096
+"""So many test rows go through a model at a time."""
+KEPT_BYTES = 2**29
+"""Test sets are kept in memory up to this size."""
+
+
+class Examiner(ABC):
+    """What a run asks after each task."""
+
+    source: str | None
+    """How the accuracies came about, for people."""
+    info: StreamInfo
+    """The public facts that the learner plans with."""
+    budget: Budget
+    """What plans are made with: at most the stream's."""
+    part = "all"
+    """The part of each task's records that the learner gets."""
+
+    def cut(self, number: int, block: Block) -> Block:
+        """What the learner gets of a task's records."""
+        return block
+
+    def reopen(self, done: int) -> None:
+        """Take up what was kept of the first `done` tasks, in a later process."""
+        return
+
+    def now(self, learner: Learner, number: int) -> float | None:
+        """Accuracy on one task at this moment, where asking is free."""
+        return None
+
+    def untrained(self, learner: Learner) -> Accuracies | None:
+        """Accuracy on every task before the first, where asking is free."""
+        return None
+
+    @abstractmethod
+    def after(self, learner: Learner, number: int) -> Accuracies:
+        """Accuracy on the tasks after task `number`."""
+
+
+class NoTests(Examiner):
+    """No accuracy at all."""
+
+    source = None
+
+    def __init__(self, info: StreamInfo, budget: Budget) -> None:
+        self.info, self.budget = info, planning(budget, info, kinds=2)
+
+    def after(self, learner: Learner, number: int) -> Accuracies:
+        return [None] * len(self.info.tasks)
+
+
+class PublicTests(Examiner):
+    """The public test sets of the tasks learnt so far, and of the next one, for forward transfer."""
+
+    source = "public test set"
+
+    def __init__(self, stream: Stream, budget: Budget) -> None:
+        self.info, self.budget = stream.info, planning(budget, stream.info, kinds=2)
+        self._stream = stream
+        self._kept: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def now(self, learner: Learner, number: int) -> float | None:
+        x, y = self._test(learner, number)
+        asked = self.info.tasks[number] if self.info.task_id == "given" else None
+        if not len(y):
+            return None
+        right = sum(
+            int((learner.scores(x[rows], asked).argmax(1).cpu() == y[rows]).sum()) for rows in _slices(len(y), ROWS)
+        )
+        return right / len(y)
+
+    def untrained(self, learner: Learner) -> Accuracies:
+        return [self.now(learner, number) for number in range(len(self._stream))]
+
+    def after(self, learner: Learner, number: int) -> Accuracies:
+        asked = range(min(number + 2, len(self._stream)))
+        return [self.now(learner, one) for one in asked] + [None] * (len(self._stream) - len(asked))
+
+    def _test(self, learner: Learner, number: int) -> tuple[Tensor, Tensor]:
+        if number in self._kept:
+            return self._kept[number]
+        load = self._stream[number].test
+        assert load is not None
+        x, y = load()
+        made = _features(x), learner.positions(np.asarray(y))
+        if sum(_bytes(one) for one, _ in self._kept.values()) + _bytes(made[0]) <= KEPT_BYTES:
+            self._kept[number] = made
+        return made
+
+
+@dataclass(kw_only=True)
+class ChargedQueries(Examiner):
+    """A share of each task's units is kept apart and asked about after its own and every later task.
+
+    Task i of T is asked T − i + 1 times. These Gaussian releases are committed before the first and cost the whole
+    budget together; a unit of the test part pays for nothing else.
+    """
+
+    source = "charged query"
+    part = "learn"
+
+    stream: StreamInfo
+    vault: Vault
+    budget: Budget
+    share: float
+    info: StreamInfo = field(init=False)
+    blocks: dict[int, Block] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        left = [replace(task, size=max(1, round((1 - self.share) * task.size))) for task in self.stream.tasks]
+        self.info = replace(self.stream, tasks=tuple(left))
+        self.budget = planning(self.budget, self.stream, kinds=3)
+
+    def plan(self, number: int) -> SumPlan:
+        """The noise of every query on a task's test part."""
+        recurs, tasks = self.stream.tasks_per_unit, len(self.stream.tasks)
+        if recurs == 1:
+            return SumPlan.for_budget(self.budget, share=1 / (tasks - number))
+        # One noise for all tasks: the queries of a later task are then among those of the first, and the ledger, which
+        # prices what a unit can meet in several tasks, has few combinations to look at.
+        return SumPlan.for_budget(self.budget, share=1 / tasks, tasks_per_unit=recurs)
+
+    def cut(self, number: int, block: Block) -> Block:
+        learn, test = self.vault.split(block, {"learn": 1 - self.share, "test": self.share})
+        self.vault.commit({test: [self.plan(number)] * (len(self.stream.tasks) - number)})
+        self.vault.keep(test)
+        self.blocks[number] = test
+        return learn
+
+    def reopen(self, done: int) -> None:
+        for number, task in enumerate(self.stream.tasks[:done]):
+            test = self.vault.reopen(self.vault.find(self.stream.name, task.name, "test"))
+            self.blocks[number] = self.vault.with_labels(test, self.stream.labels)
+
+    def after(self, learner: Learner, number: int) -> Accuracies:
+        version = pin(tensors=learner.tensors())
+        found: Accuracies = [self._ask(learner, i, version) for i in range(number + 1)]
+        return found + [None] * (len(self.stream.tasks) - number - 1)
+
+    def _ask(self, learner: Learner, number: int, version: str) -> float:
+        asked = self.stream.tasks[number] if self.stream.task_id == "given" else None
+        return self.vault.accuracy(
+            self.blocks[number], partial(_answer, learner.scores, asked, version), self.plan(number)
+        )
+
+
+def examiner(section: EvaluationSection, stream: Stream, vault: Vault, budget: Budget) -> Examiner:
+    """The way of asking that the configuration names; `auto` is public where every task has a test set."""
+    tested = all(task.test is not None for task in stream)
+    how = ("public" if tested else "charged") if section.test == "auto" else section.test
+    if how == "public" and not tested:
+        raise ConfigError(
+            "evaluation.test = 'public' needs a public test set for every task and this stream has none; use 'charged' "
+            "(a part of the records is asked about and pays for it) or 'none'"
+        )
+    if how == "public":
+        return PublicTests(stream, budget)
+    if how == "charged":
+        return ChargedQueries(stream=stream.info, vault=vault, budget=budget, share=section.share)
+    return NoTests(stream.info, budget)
+
+
+def planning(budget: Budget, info: StreamInfo, *, kinds: int) -> Budget:
+    """What plans are made with: the budget; a little less for units that recur.
+
+    Such a unit may be trained on in one task, kept as memory in a second, asked about in a third: so many `kinds` of
+    plans. Each fits as often as a unit recurs; a mixture can cost a little more than any of them alone, and where there
+    are too many mixtures to price each, the ledger's bound on all of them is looser."""
+    if info.tasks_per_unit == 1:
+        return budget
+    mixtures = math.comb(kinds + info.tasks_per_unit - 1, info.tasks_per_unit)
+    return replace(budget, epsilon=budget.epsilon * (0.98 if mixtures <= recurring.MOST else 0.83))
+
+
+def mean_of_learnt(accuracies: Accuracies, number: int) -> float | None:
+    """The mean over the tasks learnt so far, where all of them are known."""
+    known = [one for one in accuracies[: number + 1] if one is not None]
+    return math.fsum(known) / len(known) if len(known) == number + 1 else None
+
+
+def _answer(scores: Any, asked: TaskInfo | None, _version: str, rows: Tensor) -> Tensor:
+    """Places of labels. The version names the model in the pin of the query: another model is another query."""
+    found: Tensor = scores(rows, asked).argmax(1).cpu()
+    return found
+
+
+def _features(x: Any) -> Tensor:
+    rows = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(np.asarray(x)))
+    return rows.float()
+
+
+def _slices(length: int, most: int) -> list[slice]:
+    return [slice(first, first + most) for first in range(0, length, most)]
+
+
+def _bytes(x: Tensor) -> int:
+    return x.numel() * x.element_size()

@@ -1,0 +1,211 @@
+"""The folder of a run: what was asked for, where it ran, what it found; private parts in `seeds/*/private`.
+
+Guarantee: what is in it outside `private/` is public or charged. Every file is written whole (a draft is moved into
+place) or line by line (a torn last line is dropped), so a kill at any moment leaves a folder that can be taken up.
+"""
+
+import csv
+import fcntl
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tacit.errors import ConfigError
+from tacit.experiment.config import Config
+
+Values = Mapping[str, Any]
+
+
+def write(path: Path, text: str) -> None:
+    """The whole file or none of it."""
+    draft = path.with_name(path.name + ".new")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def write_json(path: Path, values: Values) -> None:
+    write(path, json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedFolder:
+    """One seed: its releases, its log of measurements, and its private part."""
+
+    path: Path
+    seed: int
+
+    @property
+    def private(self) -> Path:
+        """Ledger, keys and store; only the owner can read it."""
+        return self.path / "private"
+
+    def release(self, number: int, name: str) -> Path:
+        """Where the release after a task lies."""
+        plain = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
+        return self.path / "releases" / f"{number + 1:02d}-{plain}"
+
+    @property
+    def finished(self) -> bool:
+        return any(note.get("finished") for note in self.notes())
+
+    def note(self, line: Values) -> None:
+        """Add a line to the log; it is on disk when this returns."""
+        with (self.path / "progress.jsonl").open("a+b") as file:
+            if file.tell() and not _ends_whole(file):
+                file.write(b"\n")  # a torn line stays alone, and is dropped when read
+            file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def notes(self) -> list[dict[str, Any]]:
+        """The log; lines that a crash tore are dropped."""
+        path = self.path / "progress.jsonl"
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+        return [found for line in lines if (found := _parsed(line)) is not None]
+
+    @contextmanager
+    def held(self, wait_s: float = 15.0) -> Iterator[None]:
+        """Lay the folder out; within it, no other process works on the seed.
+
+        A process whose parent died needs a moment to stop, so wait for it."""
+        (self.path / "releases").mkdir(parents=True, exist_ok=True)
+        self.private.mkdir(mode=0o700, exist_ok=True)
+        self.private.chmod(0o700)
+        with (self.private / "lock").open("w") as file:
+            until = time.monotonic() + wait_s
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if time.monotonic() > until:
+                        raise ConfigError(
+                            f"another process is at work on {self.path}; wait for it to end, or stop it"
+                        ) from None
+                    time.sleep(0.1)
+            yield
+
+    def clear(self) -> None:
+        """A finished seed needs no store and no throw-away ledger: records are not kept longer than needed."""
+        shutil.rmtree(self.private, ignore_errors=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFolder:
+    """`config.yaml`, `environment.json`, `ledger.json`, `metrics.json`, `timing.json`, `accuracy.csv`, `seeds/`."""
+
+    path: Path
+
+    @property
+    def has_run(self) -> bool:
+        return (self.path / "config.yaml").exists()
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.json"
+
+    @property
+    def finished(self) -> bool:
+        return self.metrics.exists()
+
+    def seed(self, seed: int) -> SeedFolder:
+        return SeedFolder(path=self.path / "seeds" / f"seed-{seed}", seed=seed)
+
+    def begin(self, config: Config, *, resume: bool) -> Config:
+        """Lay the folder out, or take it up; the configuration that was begun with is the one that counts."""
+        if self.has_run:
+            begun = self.config()
+            if not resume:
+                raise ConfigError(
+                    f"{self.path} holds a run already; go on with it by --resume, or give another folder by --out"
+                )
+            _same(config, begun, self.path)
+            return begun
+        if self.path.exists() and any(self.path.iterdir()):
+            raise ConfigError(f"{self.path} is not empty and holds no run; give an empty or a new folder by --out")
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.path / "environment.json", environment(config))
+        write(self.path / "config.yaml", config.to_yaml())
+        return config
+
+    def config(self) -> Config:
+        return Config.of(yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8")))
+
+    def write_accuracy(self, rows: Sequence[tuple[int, int, int, float]]) -> None:
+        """All seeds, in order."""
+        lines: list[Sequence[Any]] = [("seed", "after_task", "on_task", "accuracy"), *rows]
+        draft = self.path / "accuracy.csv.new"
+        with draft.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows(lines)
+        draft.replace(self.path / "accuracy.csv")
+
+
+def environment(config: Config) -> dict[str, Any]:
+    """What the numbers were made with."""
+    root = Path(__file__).parents[3]
+    commit = None
+    if (root / ".git").exists():
+        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
+        commit = done.stdout.strip() or None
+    return {
+        "tacit": metadata.version("tacit"),
+        "git_commit": commit,
+        "python": sys.version.split()[0],
+        "torch": metadata.version("torch"),
+        "numpy": metadata.version("numpy"),
+        "dp_accounting": metadata.version("dp-accounting"),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": config.threads,
+        "device": config.device,
+    }
+
+
+def _same(asked: Config, begun: Config, where: Path) -> None:
+    """Refuse to go on with another configuration; the number of threads was fixed when the run began."""
+    plain = asked.model_copy(update={"threads": asked.threads or begun.threads}).plain()
+    for key, value in _flat(plain).items():
+        if key in ("name", "description"):
+            continue
+        before = _flat(begun.plain()).get(key)
+        if value != before:
+            raise ConfigError(
+                f"{where} was begun with {key} = {before!r}, got {value!r}; go on with the same configuration, or "
+                "start a new run by --out"
+            )
+
+
+def _flat(values: Values, prefix: str = "") -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in values.items():
+        out |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return out
+
+
+def _ends_whole(file: Any) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return bool(file.read(1) == b"\n")
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

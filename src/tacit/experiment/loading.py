@@ -1,0 +1,179 @@
+"""From a name or a file to a configuration: presets, YAML files, run folders, declarations of one's own data.
+
+`--set key=value` changes one key (dotted) before anything is checked; values are read as YAML. A method, network or
+scenario that is set this way leaves out the settings of the one it replaces that it does not have itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tacit.data.facts import nearest
+from tacit.errors import ConfigError
+from tacit.experiment.config import (
+    Accumulation,
+    Config,
+    DataSection,
+    LearnerSection,
+    ModelSection,
+    Open,
+    Sweep,
+    validated,
+)
+from tacit.experiment.own import for_declaration
+from tacit.experiment.settings import parameters
+
+PRESETS = Path(__file__).parent / "presets"
+DECLARES = {"files", "labels", "columns"}
+"""Keys that a declaration of data has and a configuration has not."""
+HEADS: dict[str, tuple[str, type[Open]]] = {
+    "data": ("scenario", DataSection),
+    "learner": ("method", LearnerSection),
+    "model": ("network", ModelSection),
+}
+"""In each open section, the key that decides which others there are."""
+
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """One line of `tacit presets`."""
+
+    name: str
+    description: str
+    needs: tuple[str, ...]
+    """Data sets."""
+    missing: tuple[str, ...]
+
+
+def presets() -> list[Preset]:
+    """What comes with tacit, and whether its data is here."""
+    return [_preset(name) for name in preset_names()]
+
+
+def preset_names() -> list[str]:
+    return sorted(path.relative_to(PRESETS).with_suffix("").as_posix() for path in PRESETS.rglob("*.yaml"))
+
+
+def load(what: str | Path | Mapping[str, Any], sets: Sequence[str] = ()) -> Config | Accumulation | Sweep:
+    """The configuration of a preset, a file, a run folder, a declaration, or plain values; each key checked."""
+    values = deepcopy(dict(what)) if isinstance(what, Mapping) else plain(what)
+    return checked(override(values, [parse(one) for one in sets]))
+
+
+def checked(values: Mapping[str, Any]) -> Config | Accumulation | Sweep:
+    """Plain values as the configuration of their kind."""
+    kinds: dict[str, type[Config | Accumulation | Sweep]] = {
+        "run": Config,
+        "accumulation": Accumulation,
+        "sweep": Sweep,
+    }
+    kind = values.get("kind", "run")
+    if kind not in kinds:
+        raise ConfigError(f"kind = {kind!r} is not a kind of configuration; {nearest(str(kind), kinds)}")
+    return validated(kinds[kind], values)
+
+
+def plain(what: str | Path) -> Plain:
+    """What a preset, a file or a run folder says, unchecked."""
+    path = Path(what)
+    if path.is_dir() and (path / "config.yaml").exists():
+        return _read(path / "config.yaml")
+    if path.is_file():
+        return _from_file(path)
+    name = str(what).removesuffix(".yaml")
+    if name in preset_names():
+        return _read(PRESETS / f"{name}.yaml")
+    raise ConfigError(
+        f"there is no preset, configuration file or run folder {str(what)!r}; {nearest(name, preset_names())}"
+    )
+
+
+def parse(setting: str) -> tuple[str, Any]:
+    """`learner.steps=100` → the key and the value, read as YAML."""
+    key, equals, text = setting.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set takes key=value, such as learner.steps=100, got {setting!r}")
+    return key.strip(), value_of(text)
+
+
+def value_of(text: str) -> Any:
+    """A value as YAML reads it; a text that is no YAML stays a text."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def override(values: Plain, sets: Sequence[tuple[str, Any]]) -> Plain:
+    """The values with some keys set; the given mapping is left as it is."""
+    changed = deepcopy(values)
+    for key, value in sets:
+        *path, last = key.split(".")
+        at = changed
+        for step in path:
+            at = at.setdefault(step, {})
+            if not isinstance(at, dict):
+                raise ConfigError(f"{key} = {value!r} cannot be set: {step} holds a value, not keys")
+        at[last] = value
+    explicit = {key for key, _ in sets}
+    for section, (head, model) in HEADS.items():
+        before, now = values.get(section), changed.get(section)
+        if isinstance(before, dict) and isinstance(now, dict) and f"{section}.{head}" in explicit:
+            known = _known(model, now)
+            changed[section] = {k: v for k, v in now.items() if k in known or f"{section}.{k}" in explicit}
+    return changed
+
+
+def _known(model: type[Open], now: Plain) -> set[str]:
+    """The keys of a section under its new head."""
+    fixed = {name: now[name] for name in model.model_fields if name in now}
+    _, make, _ = model.model_construct(**fixed).target()
+    return {*model.model_fields, *parameters(make)}
+
+
+def _from_file(path: Path) -> Plain:
+    values = _read(path)
+    if DECLARES & set(values):
+        return for_declaration(path)
+    data = values.get("data")
+    if isinstance(data, dict) and isinstance(source := data.get("source"), str) and source.endswith((".yaml", ".yml")):
+        beside = path.parent / source
+        data["source"] = str((beside if beside.exists() else Path(source)).absolute())
+    return values
+
+
+def _read(path: Path) -> Plain:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not a text'}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" at line {mark.line + 1}" if mark is not None else ""
+        raise ConfigError(f"{path} is not valid YAML{line}; check its indentation and quotes") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} holds no keys; a configuration is a mapping such as 'name: …'")
+    return values
+
+
+def _preset(name: str) -> Preset:
+    from tacit.data.named import find
+
+    values = _read(PRESETS / f"{name}.yaml")
+    base = values
+    while isinstance(base.get("base"), str):
+        base = plain(base["base"])
+    sources = base.get("data", {}).get("source", ())
+    needs = (sources,) if isinstance(sources, str) else tuple(sources)
+    return Preset(
+        name=name,
+        description=values.get("description", ""),
+        needs=needs,
+        missing=tuple(one for one in needs if find(one) is None),
+    )

@@ -1,0 +1,109 @@
+"""Settings of a learner, a network or a scenario: checked against what the code itself takes, before anything runs.
+
+There is no second list of names: the fields of the dataclass, or the keyword parameters of the function, are the
+settings, their annotations are the types, and their defaults are filled in. A wrong one is one sentence with the key,
+the value and the nearest valid names.
+"""
+
+import dataclasses
+import inspect
+import types
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from tacit.data.facts import nearest
+from tacit.errors import ConfigError
+
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    type(None): "null",
+    Any: "a value",
+}
+
+
+def checked(
+    section: str, owner: str, make: Callable[..., Any], given: Mapping[str, Any], *, but: Collection[str]
+) -> dict[str, Any]:
+    """The settings that `make` takes, with the given values converted to their types and defaults for the rest.
+
+    `but`: what the run itself fills in."""
+    known = {name: default for name, default in parameters(make).items() if name not in but}
+    for name in given:
+        if name not in known:
+            raise ConfigError(unknown(f"{section}.{name}", given[name], known, f"a setting of {owner}"))
+    hints = get_type_hints(make)
+    found = {
+        name: typed(f"{section}.{name}", hints.get(name, Any), given[name]) if name in given else default
+        for name, default in known.items()
+    }
+    for name, value in found.items():
+        if value is inspect.Parameter.empty:
+            raise ConfigError(f"{section}.{name} is missing: {owner} needs it, {words(hints.get(name, Any))}")
+    return found
+
+
+def parameters(make: Callable[..., Any]) -> dict[str, Any]:
+    """What can be set: name → default (`inspect.Parameter.empty` where there is none)."""
+    if dataclasses.is_dataclass(make):
+        return {one.name: _default(one) for one in dataclasses.fields(make)}
+    return {one.name: one.default for one in inspect.signature(make).parameters.values()}
+
+
+def typed(key: str, hint: Any, value: Any) -> Any:
+    """The value as its type, or one sentence."""
+    try:
+        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
+    except ValidationError:
+        raise ConfigError(wrong(key, value, hint)) from None
+
+
+def unknown(key: str, value: Any, known: Iterable[str], what: str, *, name: str | None = None) -> str:
+    """The sentence for a key that does not exist, or for a value that should be a `name` among the known."""
+    return f"{key} = {value!r} is not {what}; {nearest(str(name or key.rpartition('.')[2]), sorted(known))}"
+
+
+def wrong(key: str, value: Any, hint: Any) -> str:
+    """The sentence for a value of another type."""
+    allowed = [str(one) for one in choices(hint)]
+    return f"{key} must be {words(hint)}, got {value!r}" + (f"; {nearest(str(value), allowed)}" if allowed else "")
+
+
+def choices(hint: Any) -> list[Any]:
+    """The values that a type allows, where they can be listed."""
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    if inspect.isclass(hint) and issubclass(hint, Enum):
+        return [str(member) for member in hint]
+    return [one for part in get_args(hint) for one in choices(part)] if _is_union(hint) else []
+
+
+def words(hint: Any) -> str:
+    """A type, as a person would say it."""
+    if allowed := (choices(hint) if not _is_union(hint) else []):
+        return "one of " + ", ".join(repr(one) for one in allowed)
+    if _is_union(hint):
+        return " or ".join(dict.fromkeys(words(part) for part in get_args(hint)))
+    if get_origin(hint) is not None and hasattr(hint, "__metadata__"):  # Annotated: its first argument is the type
+        return words(get_args(hint)[0])
+    origin, parts = get_origin(hint), [part for part in get_args(hint) if part is not Ellipsis]
+    if origin in (list, tuple, set) or (inspect.isclass(origin) and issubclass(origin, Sequence)):
+        return f"a list, each {words(parts[0])}" if parts else "a list"
+    if origin is dict or (inspect.isclass(origin) and issubclass(origin, Mapping)):
+        return "a mapping"
+    return _WORDS.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, types.UnionType)
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    return inspect.Parameter.empty if field.default_factory is dataclasses.MISSING else field.default_factory()

@@ -1,0 +1,55 @@
+"""From a configuration to a stream: a named data set cut by a scenario, or what a declaration describes."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from tacit.data.stream import Stream
+from tacit.errors import ConfigError
+from tacit.experiment.config import DataSection
+from tacit.experiment.settings import parameters, unknown
+
+SCENARIOS = {
+    "concatenate": "concatenation",
+    "declared": "own",
+    "domains": "scenarios",
+    "iblurry": "blurry",
+    "permuted": "scenarios",
+    "rates": "scenarios",
+    "siblurry": "blurry",
+    "single": "scenarios",
+    "split": "scenarios",
+}
+
+
+def scenario(name: str) -> Callable[..., Stream]:
+    """The function of this scenario."""
+    if name not in SCENARIOS:
+        raise ConfigError(unknown("data.scenario", name, SCENARIOS, "a scenario", name=name))
+    home = import_module(f"tacit.data.{SCENARIOS[name]}")
+    found: Callable[..., Stream] = getattr(home, "open_declared" if name == "declared" else name)
+    return found
+
+
+def open_stream(data: DataSection, seed: int) -> Stream:
+    """The stream of one seed: it decides permutations and class orders; a declared stream has none."""
+    make = scenario(data.scenario)
+    options: dict[str, Any] = data.options | ({"seed": seed} if "seed" in parameters(make) else {})
+    stream = make(_source(data), **options)
+    if data.held >= len(stream):
+        raise ConfigError(f"data.held = {data.held} leaves no task of {len(stream)}; hold back fewer")
+    return stream[data.held :] if data.held else stream
+
+
+def _source(data: DataSection) -> Any:
+    """What the scenario starts from: a path, one data set or a list of them."""
+    if data.scenario == "declared":
+        return data.source
+    from tacit.data.named import load
+
+    several = data.scenario == "concatenate"
+    names = (data.source,) if isinstance(data.source, str) else data.source
+    if not several and len(names) != 1:
+        raise ConfigError(f"data.source must be one name for the scenario {data.scenario!r}, got {list(names)}")
+    found = [load(name) for name in names]
+    return found if several else found[0]

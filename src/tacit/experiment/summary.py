@@ -1,0 +1,214 @@
+"""What a run found: from the logs and certificates of its seeds to `metrics.json`, `accuracy.csv` and `timing.json`.
+
+Guarantee: pure functions of files that are public or charged. `metrics.json` holds no time and no random name, so two
+runs that did the same are the same bytes.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit import metrics
+from tacit.experiment.config import Config
+from tacit.experiment.folder import RunFolder, SeedFolder, write_json
+from tacit.metrics import Summary as Spread
+from tacit.privacy.certificate import Certificate
+
+Row = tuple[int, int, int, float]
+"""seed, after_task, on_task (both from 1), accuracy."""
+Figure = dict[str, Any]
+"""mean, std and one value for each seed; None where it is not defined."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedLog:
+    """One seed's measurements."""
+
+    seed: int
+    accuracy: dict[int, list[float | None]]
+    """After each task (from 0): one value for every task."""
+    curves: dict[int, list[float | None]]
+    untrained: list[float | None] | None
+    seconds: dict[str, float]
+    end: Mapping[str, Any]
+    """The last line of a finished seed; empty before."""
+
+    @classmethod
+    def read(cls, folder: SeedFolder) -> "SeedLog":
+        notes = folder.notes()
+        seconds: dict[str, float] = {}
+        for note in notes:
+            for part, value in note.get("seconds", {}).items():
+                seconds[part] = seconds.get(part, 0.0) + value
+        return cls(
+            seed=folder.seed,
+            accuracy={note["task"]: note["accuracy"] for note in notes if "accuracy" in note},
+            curves={note["task"]: note["curve"] for note in notes if "curve" in note},
+            untrained=next((note["untrained"] for note in notes if "untrained" in note), None),
+            seconds=seconds,
+            end=next((note for note in notes if note.get("finished")), {}),
+        )
+
+    @property
+    def matrix(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """a[t, j], NaN where it was not measured."""
+        return np.array([_floats(self.accuracy[after]) for after in sorted(self.accuracy)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A finished run."""
+
+    folder: Path
+    metrics: Mapping[str, Any]
+    """As in `metrics.json`."""
+    tasks: tuple[str, ...]
+    last_row: tuple[Spread, ...]
+    """Accuracy on each task after the last one, over seeds; empty where accuracy was not asked for."""
+    claim: str
+    private: bool
+    certificate: Path
+
+
+def accuracy_rows(logs: Sequence[SeedLog]) -> list[Row]:
+    return [
+        (log.seed, after + 1, on + 1, value)
+        for log in logs
+        for after in sorted(log.accuracy)
+        for on, value in enumerate(log.accuracy[after])
+        if value is not None
+    ]
+
+
+def write_accuracy(config: Config, folder: RunFolder) -> None:
+    """What is known by now."""
+    folder.write_accuracy(accuracy_rows([SeedLog.read(folder.seed(seed)) for seed in config.seeds]))
+
+
+def finish(config: Config, folder: RunFolder) -> Summary:
+    """Write what the finished seeds found; `metrics.json` comes last and says that the run is whole."""
+    logs = [SeedLog.read(folder.seed(seed)) for seed in config.seeds]
+    folder.write_accuracy(accuracy_rows(logs))
+    write_json(folder.path / "timing.json", timing(logs))
+    found = figures(config, folder, logs)
+    write_json(folder.metrics, found)
+    return read(config, folder)
+
+
+def read(config: Config, folder: RunFolder) -> Summary:
+    """A finished run, from its folder."""
+    logs = [SeedLog.read(folder.seed(seed)) for seed in config.seeds]
+    end = logs[0].end
+    rows = [log.matrix[-1] for log in logs] if end["accuracy_from"] else []
+    return Summary(
+        folder=folder.path,
+        metrics=figures(config, folder, logs),
+        tasks=tuple(end["tasks"]),
+        last_row=tuple(metrics.summarise([row[on] for row in rows]) for on in range(len(end["tasks"]))) if rows else (),
+        claim=end["claim"],
+        private=end["private"],
+        certificate=_last(folder.seed(config.seeds[0]), end["tasks"]) / "certificate.json",
+    )
+
+
+def figures(config: Config, folder: RunFolder, logs: Sequence[SeedLog]) -> dict[str, Any]:
+    """`metrics.json`."""
+    end = logs[0].end
+
+    def over_seeds(of: Callable[[SeedLog], float]) -> Figure | None:
+        return figure([of(log) for log in logs]) if end["accuracy_from"] else None
+
+    certified, reason = _certified([_certificate(folder.seed(log.seed), end["tasks"]) for log in logs])
+    return {
+        "method": config.learner.method,
+        "tasks": len(end["tasks"]),
+        "seeds": list(config.seeds),
+        "task_id": end["task_id"],
+        "accuracy": end["accuracy_from"],
+        "average_accuracy": over_seeds(lambda log: metrics.average_accuracy(log.matrix)),
+        "forgetting": over_seeds(lambda log: metrics.forgetting(log.matrix)),
+        "worst_forgetting": over_seeds(lambda log: metrics.worst_forgetting(log.matrix)),
+        "lca": _lca(logs, config.lca),
+        "bwt": over_seeds(lambda log: metrics.backward_transfer(log.matrix)),
+        "fwt": _fwt(logs),
+        "a_auc": over_seeds(_a_auc),
+        "epsilon_claimed": _worst([log.end["claimed"] for log in logs]),
+        "epsilon_certified": certified,
+        "epsilon_certified_reason": reason,
+    }
+
+
+def figure(values: Sequence[float]) -> Figure | None:
+    """Mean, std (of two seeds or more) and the values; None where one of them is not defined."""
+    if any(math.isnan(value) for value in values):
+        return None
+    found = metrics.summarise(values)
+    return {"mean": found.mean, "std": None if math.isnan(found.std) else found.std, "per_seed": list(values)}
+
+
+def timing(logs: Sequence[SeedLog]) -> dict[str, Any]:
+    """Seconds of each seed: admit (records into the vault), learn, evaluate, rest (releases, logs, ledger)."""
+    return {f"seed-{log.seed}": {**log.seconds, "total": math.fsum(log.seconds.values())} for log in logs}
+
+
+def _lca(logs: Sequence[SeedLog], beta: int) -> dict[str, Any] | None:
+    """Both readings; None where the curves were not measured, or tasks have fewer steps than β."""
+    curves = [[_floats(log.curves.get(task, [])) for task in sorted(log.accuracy)] for log in logs]
+    if any(len(curve) <= beta or any(map(math.isnan, curve)) for each in curves for curve in each):
+        return None
+    cut = [[curve[: beta + 1] for curve in each] for each in curves]
+    return {
+        "paper": figure([metrics.lca_paper(each, beta) for each in cut]),
+        "trapezium": figure([metrics.lca_trapezium(each, beta) for each in cut]),
+        "beta": beta,
+    }
+
+
+def _fwt(logs: Sequence[SeedLog]) -> Figure | None:
+    if any(log.untrained is None for log in logs):
+        return None
+    return figure([metrics.forward_transfer(log.matrix, _floats(log.untrained or [])) for log in logs])
+
+
+def _a_auc(log: SeedLog) -> float:
+    """Over the evaluations that there are: after each task, the mean over the tasks learnt by then."""
+    matrix = log.matrix
+    return metrics.a_auc([float(np.mean(matrix[t, : t + 1])) for t in range(len(matrix))])
+
+
+def _certified(certificates: Sequence[Certificate]) -> tuple[dict[str, Any] | None, str]:
+    """The largest bound of any seed, or None with the reason."""
+    for one in certificates:
+        if one.epsilon is None:
+            return None, one.claims.certified.reason
+    worst = max(certificates, key=lambda one: one.epsilon or 0.0).claims.certified
+    unit = certificates[0].unit.kind
+    together = next(rule for rule in worst.over_tasks if rule.rule == "accountant")
+    return {
+        "per_record": worst.epsilon,
+        "task_wise": max((task.epsilon for task in worst.tasks if task.epsilon is not None), default=None),
+        "all_tasks": together.epsilon if together.tasks == len(worst.tasks) else None,
+        "delta": worst.delta,
+        "unit": str(unit),
+    }, worst.reason
+
+
+def _worst(claimed: Sequence[Mapping[str, float] | None]) -> dict[str, float] | None:
+    found = [one for one in claimed if one is not None]
+    return dict(max(found, key=lambda one: one["total"])) if found else None
+
+
+def _certificate(folder: SeedFolder, tasks: Sequence[str]) -> Certificate:
+    return Certificate.load(_last(folder, tasks) / "certificate.json")
+
+
+def _last(folder: SeedFolder, tasks: Sequence[str]) -> Path:
+    return folder.release(len(tasks) - 1, tasks[-1])
+
+
+def _floats(values: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]

@@ -1,0 +1,176 @@
+"""`sweep(plan, folder)`: one run for each cell of a grid, in a folder of its own, and one table of them all.
+
+Guarantee: it can be ended and called again at any time; finished cells are kept, unfinished ones go on, failed ones are
+tried again. `cells.csv` is written whole after every cell, and says of each whether it is done, failed or not run.
+"""
+
+import csv
+import hashlib
+import itertools
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import ConfigError, TacitError
+from tacit.experiment.config import Config, Sweep
+from tacit.experiment.events import Said, Stop, Stopped, Tell, ctrl_c
+from tacit.experiment.folder import RunFolder
+from tacit.experiment.loading import checked, override, plain
+from tacit.experiment.runner import available_cores, nobody, run
+
+Changes = dict[str, Any]
+NOT_RUN = "not run"
+DONE = "done"
+FIGURES = ("average_accuracy", "forgetting", "worst_forgetting", "bwt", "fwt", "a_auc")
+
+
+@dataclass(kw_only=True)
+class Cell:
+    """One run of a sweep."""
+
+    changes: Changes
+    config: Config
+    folder: RunFolder
+    status: str = NOT_RUN
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.name
+
+    def look(self) -> None:
+        """Find out whether it was finished before."""
+        if self.folder.finished:
+            self.status, self.metrics = DONE, json.loads(self.folder.metrics.read_text())
+
+
+def sweep(
+    plan: Sweep,
+    folder: str | Path,
+    *,
+    ledger: str | Path | None = None,
+    processes: int | None = None,
+    limit_minutes: float | None = None,
+    tell: Tell | None = None,
+    stop: Stop | None = None,
+) -> list[Cell]:
+    """Run the cells that are not done. `processes`: how many at a time; `limit_minutes`: after them none is started."""
+    place, stop, said = Path(folder), stop or Stop(), tell or nobody
+    cells = cells_of(plan, place)
+    place.mkdir(parents=True, exist_ok=True)
+    until = None if limit_minutes is None else time.monotonic() + 60 * limit_minutes
+    at_once = max(1, min(processes or available_cores(), len(cells)))
+    one_table = threading.Lock()
+
+    def finish(cell: Cell) -> None:
+        if stop.asked or cell.status == DONE or (until is not None and time.monotonic() > until):
+            return
+        threads = max(1, available_cores() // at_once)
+        _run(cell, ledger, threads=threads, apart=at_once > 1, stop=stop, tell=said if at_once == 1 else nobody)
+        with one_table:
+            write_table(place / "cells.csv", cells)
+            said(Said(kind="notice", name=f"{cell.name}: {told(cell)}"))
+
+    for cell in cells:
+        cell.look()
+    write_table(place / "cells.csv", cells)
+    with ctrl_c(stop):
+        if at_once == 1:  # in this process: no start-up for each
+            for cell in cells:
+                finish(cell)
+        else:
+            with ThreadPoolExecutor(at_once) as pool:
+                for done in [pool.submit(finish, cell) for cell in cells]:
+                    done.result()
+    stop.check()
+    return cells
+
+
+def cells_of(plan: Sweep, folder: Path) -> list[Cell]:
+    """Every cell, checked before the first is run."""
+    base = plain(plan.base) if isinstance(plan.base, str) else dict(plan.base)
+    points = [dict(zip(plan.grid, values, strict=True)) for values in itertools.product(*plan.grid.values())]
+    found: dict[str, Cell] = {}
+    for changes in [{**cell, **point} for cell in plan.cells or ({},) for point in points]:
+        config = checked(override(base, list(changes.items())))
+        if not isinstance(config, Config):
+            raise ConfigError(f"a sweep repeats runs, and its base is of the kind {config.kind!r}; give a run as base")
+        name = cell_name(changes)
+        if name in found:
+            raise ConfigError(f"two cells of the sweep change the same: {name}; give each its own values")
+        found[name] = Cell(changes=changes, config=config, folder=RunFolder(path=folder / name))
+    return list(found.values())
+
+
+def cell_name(changes: Mapping[str, Any]) -> str:
+    """A folder name from what a cell changes; it does not depend on the other cells."""
+    words = [f"{key.rpartition('.')[2]}={_short(value)}" for key, value in changes.items()]
+    plain_name = "_".join(words) or "base"
+    safe = "".join(letter if letter.isalnum() or letter in "=._+-" else "-" for letter in plain_name)
+    if safe == plain_name and len(safe) <= 100:
+        return safe
+    digest = hashlib.sha256(json.dumps(dict(changes), sort_keys=True).encode()).hexdigest()[:8]
+    return f"{safe[:80]}_{digest}"
+
+
+def told(cell: Cell) -> str:
+    """A cell's end, in a few words."""
+    average = cell.metrics.get("average_accuracy")
+    return cell.status + (f", average accuracy {average['mean']:.1%}" if average else "")
+
+
+def write_table(path: Path, cells: Sequence[Cell]) -> None:
+    """`cells.csv`: what each cell changes, what it found, and how it stands."""
+    keys = list(dict.fromkeys(key for cell in cells for key in cell.changes))
+    rows = [{**{key: _short(value) for key, value in cell.changes.items()}, **row(cell)} for cell in cells]
+    draft = path.with_name(path.name + ".new")
+    with draft.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [*keys, *row(cells[0])], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    draft.replace(path)
+
+
+def row(cell: Cell) -> dict[str, Any]:
+    """The columns that every cell has; empty where there is no number."""
+    found = cell.metrics
+    lca, claimed, certified = (found.get(key) or {} for key in ("lca", "epsilon_claimed", "epsilon_certified"))
+    figures = {name: found.get(name) for name in FIGURES}
+    figures |= {"lca_paper": lca.get("paper"), "lca_trapezium": lca.get("trapezium")}
+    spread = {f"{name}_{part}": (one or {}).get(part) for name, one in figures.items() for part in ("mean", "std")}
+    return {
+        "status": cell.status,
+        **spread,
+        "seeds": len(found["seeds"]) if found else None,
+        "epsilon_claimed_per_task": claimed.get("per_task"),
+        "epsilon_claimed_total": claimed.get("total"),
+        "epsilon_certified": certified.get("per_record"),
+        "epsilon_certified_task_wise": certified.get("task_wise"),
+        "epsilon_certified_all_tasks": certified.get("all_tasks"),
+        "delta": certified.get("delta"),
+        "folder": cell.name,
+    }
+
+
+def _run(cell: Cell, ledger: str | Path | None, *, threads: int, apart: bool, stop: Stop, tell: Tell) -> None:
+    config = cell.config
+    if config.threads is None and not cell.folder.has_run:
+        config = config.model_copy(update={"threads": threads})
+    try:
+        found = run(
+            config, cell.folder.path, ledger=ledger, resume=True, processes=1, apart=apart, tell=tell, stop=stop
+        )
+        cell.status, cell.metrics = DONE, found.metrics
+    except Stopped:
+        return
+    except TacitError as error:
+        cell.status = f"failed: {error}"
+
+
+def _short(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, list | dict | bool) or value is None else str(value)

@@ -1,0 +1,89 @@
+"""The table that people understand: accuracy per task, forgetting, ε claimed, ε certified."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tacit.experiment.summary import Summary
+
+
+def show(summary: Summary, console: Console) -> None:
+    """Print a finished run."""
+    found = summary.metrics
+    seeds = len(found["seeds"])
+    console.print()
+    console.print(Text(f"{found['method']}, {found['tasks']} tasks, {_several(seeds, 'seed')}", style="bold"))
+    if summary.last_row:
+        console.print(_accuracies(summary))
+    console.print(_figures(summary))
+    console.print()
+    console.print(f"certificate  {summary.certificate}")
+    console.print(f"run folder   {summary.folder}")
+
+
+def _accuracies(summary: Summary) -> Table:
+    known = "task given at test" if summary.metrics["task_id"] == "given" else "task not given at test"
+    how = f"{summary.metrics['accuracy']}, {known}"
+    table = Table("task", f"accuracy after the last task ({how})", box=None, padding=(0, 2, 0, 0))
+    for name, value in zip(summary.tasks, summary.last_row, strict=True):
+        table.add_row(name, share(value.mean, value.std))
+    return table
+
+
+def _figures(summary: Summary) -> Table:
+    found = summary.metrics
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(overflow="fold")
+    lca = found["lca"]
+    table.add_row("average accuracy", _of(found["average_accuracy"]))
+    table.add_row("forgetting", _of(found["forgetting"]))
+    table.add_row("worst forgetting", _of(found["worst_forgetting"]))
+    table.add_row(
+        f"learning curve area, {lca['beta']} steps" if lca else "learning curve area", _of((lca or {}).get("paper"))
+    )
+    table.add_row("ε claimed", _claimed(found["epsilon_claimed"], summary.claim))
+    table.add_row("ε certified", _certified(summary))
+    return table
+
+
+def _claimed(claimed: Mapping[str, float] | None, formula: str) -> str:
+    if claimed is None:
+        return "none: the method has no formula of its own"
+    return (
+        f"{claimed['per_task']:.3g} per task, {claimed['total']:.3g} in all, δ = {claimed['delta']:g} "
+        f"(the paper's own, not certified; {formula})"
+    )
+
+
+def _certified(summary: Summary) -> Text:
+    certified, reason = summary.metrics["epsilon_certified"], summary.metrics["epsilon_certified_reason"]
+    if certified is None:
+        return Text(f"no finite epsilon is certified: {reason}", style="bold red")
+    every = certified["all_tasks"]
+    more = "" if every is None else f"; {every:.3g} for one that is in every task"
+    return Text(
+        f"{certified['per_record']:.3g} per {certified['unit']}, δ = {certified['delta']:g} ({reason}{more})",
+        style="green",
+    )
+
+
+def _of(figure: Mapping[str, Any] | None) -> str:
+    if figure is None:
+        return "not measured"
+    return share(figure["mean"], math.nan if figure["std"] is None else figure["std"])
+
+
+def share(mean: float, std: float) -> str:
+    """A share as a percentage, with its spread over seeds."""
+    if math.isnan(mean):
+        return "not measured"
+    return f"{mean:.1%}" if math.isnan(std) else f"{mean:.1%} ± {std:.1%}"
+
+
+def _several(number: int, what: str) -> str:
+    return f"{number} {what}" + ("s" if number != 1 else "")

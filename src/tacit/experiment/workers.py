@@ -1,0 +1,122 @@
+"""Seeds in processes of their own: started here, heard through their output, stopped through their input.
+
+A worker gets a folder and a seed, and says what it does as lines of JSON. When this process dies, its input ends and it
+stops between two steps; so nothing goes on unseen, and the folder can be taken up at once.
+"""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from tacit.errors import TacitError
+from tacit.experiment.events import Said, Stop, Tell
+
+
+class WorkerError(TacitError):
+    """A seed that failed; the sentence is its own."""
+
+
+@dataclass(kw_only=True)
+class Worker:
+    """One running seed."""
+
+    seed: int
+    process: "subprocess.Popen[str]"
+    stderr: IO[str]
+    failed: str | None = None
+    stopped: bool = False
+    told: bool = field(default=False)
+    """Whether it was asked to stop."""
+
+    def ask_to_stop(self) -> None:
+        if not self.told and self.process.stdin is not None:
+            self.told = True
+            self.process.stdin.close()
+
+    def end(self) -> None:
+        """Wait for it, and find out how it ended."""
+        code = self.process.wait()
+        if code and not self.stopped and self.failed is None:
+            self.stderr.seek(0)
+            raise RuntimeError(f"seed {self.seed} failed:\n{self.stderr.read()}")
+        self.stderr.close()
+
+
+def run_workers(
+    folder: Path, seeds: Sequence[int], *, ledger: Path | None, threads: int, processes: int, tell: Tell, stop: Stop
+) -> None:
+    """Run the seeds, so many at a time. The first failure stops the others between two steps, and is raised."""
+    waiting, running = list(seeds), dict[int, Worker]()
+    lines: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
+    failure: Exception | None = None
+    try:
+        while running or (waiting and failure is None and not stop.asked):
+            while waiting and len(running) < processes and failure is None and not stop.asked:
+                worker = _start(folder, waiting.pop(0), ledger, threads, lines)
+                running[worker.seed] = worker
+            if stop.asked or failure is not None:
+                for worker in running.values():
+                    worker.ask_to_stop()
+            try:
+                seed, line = lines.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            failure = _hear(running, seed, line, tell) or failure
+    finally:
+        for worker in running.values():
+            worker.ask_to_stop()
+            worker.process.wait()
+    if failure is not None:
+        raise failure
+    stop.check()
+
+
+def _hear(running: dict[int, Worker], seed: int, line: dict[str, Any] | None, tell: Tell) -> Exception | None:
+    """Take in one line of a worker; its failure, once it has ended with one."""
+    worker = running[seed]
+    if line is not None and "error" in line:
+        worker.failed = line["error"]
+    elif line is not None and line.get("stopped"):
+        worker.stopped = True
+    elif line is not None:
+        tell(Said(**line))
+    else:
+        del running[seed]
+        try:
+            worker.end()
+        except RuntimeError as error:
+            return error
+        if worker.failed is not None:
+            return WorkerError(worker.failed)
+    return None
+
+
+def _start(folder: Path, seed: int, ledger: Path | None, threads: int, lines: "queue.Queue[Any]") -> Worker:
+    command = [sys.executable, "-m", "tacit.experiment.worker", str(folder), str(seed), str(ledger or "")]
+    stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - it lives as long as the worker
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"},
+        start_new_session=True,  # Ctrl-C reaches this process only, and is passed on
+    )
+    threading.Thread(target=_listen, args=(process, seed, lines), daemon=True).start()
+    return Worker(seed=seed, process=process, stderr=stderr)
+
+
+def _listen(process: "subprocess.Popen[str]", seed: int, lines: "queue.Queue[Any]") -> None:
+    assert process.stdout is not None
+    for text in process.stdout:
+        lines.put((seed, json.loads(text)))
+    lines.put((seed, None))

@@ -1,0 +1,46 @@
+"""`tacit keys`."""
+
+import json
+from pathlib import Path
+
+from shell import tacit
+
+from tacit import Ledger
+
+PASSPHRASE = "correct horse battery"
+
+
+def test_keys_can_be_backed_up_and_restored(book: Path, tmp_path: Path) -> None:
+    sealed = tmp_path / "sealed"
+    tacit("keys", "backup", sealed, "--ledger", book, "--passphrase", PASSPHRASE)
+    assert sealed.stat().st_mode & 0o077 == 0
+    assert "exists" in tacit("keys", "backup", sealed, "--ledger", book, "--passphrase", PASSPHRASE, code=1).output
+    keys = Path(f"{book}.keys")
+    before = keys.read_bytes()
+    assert (
+        "never overwritten"
+        in tacit("keys", "restore", sealed, "--ledger", book, "--passphrase", PASSPHRASE, code=1).output
+    )
+    keys.unlink()
+    assert "tacit keys restore" in tacit("ledger", "show", "--ledger", book, code=1).output
+    assert "wrong" in tacit("keys", "restore", sealed, "--ledger", book, "--passphrase", "x" * 20, code=1).output
+    tacit("keys", "restore", sealed, "--ledger", book, "--passphrase", PASSPHRASE)
+    assert json.loads(keys.read_bytes()) == json.loads(before)
+    tacit("ledger", "verify", "--ledger", book)
+
+
+def test_rotation_keeps_the_ledger_working(book: Path) -> None:
+    assert "generation 2" in tacit("keys", "rotate", "--ledger", book).output
+    tacit("ledger", "verify", "--ledger", book)
+    with Ledger(book) as ledger:
+        assert ledger.keys.generation == 2
+
+
+def test_keys_of_another_ledger_are_not_restored(book: Path, tmp_path: Path) -> None:
+    with Ledger(tmp_path / "other") as other:
+        (tmp_path / "sealed").write_bytes(other.keys.backup(PASSPHRASE))
+    Path(f"{book}.keys").unlink()
+    words = ("keys", "restore", tmp_path / "sealed", "--passphrase", PASSPHRASE)
+    assert "another ledger" in tacit(*words, "--ledger", book, code=1).output
+    assert not Path(f"{book}.keys").exists()
+    assert "no ledger" in tacit(*words, "--ledger", tmp_path / "none", code=1).output

@@ -1,0 +1,53 @@
+"""`tacit ledger` and `tacit policy`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from shell import tacit
+
+from tacit import Ledger
+
+
+def test_show_and_verify(book: Path) -> None:
+    assert "scans" in tacit("ledger", "show", "--ledger", book).output
+    shown = json.loads(tacit("ledger", "show", "--ledger", book, "--json").output)
+    assert shown["streams"][0]["epsilon"] == pytest.approx(1.0, abs=1e-3)
+    assert "in order" in tacit("ledger", "verify", "--ledger", book).output
+    assert "in order" in tacit("ledger", "verify", "--ledger", book, "--certificate", book.parent / "c.json").output
+
+
+def test_a_certificate_of_another_ledger_is_noticed(book: Path, tmp_path: Path) -> None:
+    with Ledger(tmp_path / "other"):
+        pass
+    output = tacit(
+        "ledger", "verify", "--ledger", tmp_path / "other", "--certificate", tmp_path / "c.json", code=1
+    ).output
+    assert "rolled back, or is another ledger" in output
+
+
+def test_no_ledger_is_one_sentence(tmp_path: Path) -> None:
+    output = tacit("ledger", "show", "--ledger", tmp_path / "none", code=1).output
+    assert output.count("\n") == 1 and "there is no ledger" in output
+    assert not (tmp_path / "none").exists()
+
+
+def test_policy(book: Path, tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text('may_raise = ["officer"]\n')
+    tacit("policy", "adopt", file, "--ledger", book, "--by", "officer", "--why", "review")
+    assert json.loads(tacit("policy", "show", "--ledger", book).output)["may_raise"] == ["officer"]
+    file.write_text("may_rais = []\n")
+    assert "may_raise" in tacit("policy", "adopt", file, "--ledger", book, "--by", "o", "--why", "w", code=1).output
+
+
+def test_raise_and_reanchor(book: Path, tmp_path: Path) -> None:
+    words = ("ledger", "raise", "scans", "--ledger", book, "--epsilon", 2.0, "--by", "officer", "--why", "consent")
+    assert "may_raise" in tacit(*words, code=1).output
+    (tmp_path / "policy.toml").write_text('may_raise = ["officer"]\n')
+    tacit("policy", "adopt", tmp_path / "policy.toml", "--ledger", book, "--by", "officer", "--why", "review")
+    assert "1 → 2" in tacit(*words).output
+    Path(f"{book}.anchor").unlink()
+    assert "reanchor" in tacit("ledger", "show", "--ledger", book, code=1).output
+    tacit("ledger", "reanchor", "--ledger", book, "--by", "officer", "--why", "disk crash")
+    tacit("ledger", "verify", "--ledger", book)

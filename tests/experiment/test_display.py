@@ -1,0 +1,91 @@
+"""What a person sees: lines or bars while it runs, then the table."""
+
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tacit.experiment.display import display
+from tacit.experiment.events import Said
+from tacit.experiment.summary import Summary
+from tacit.experiment.table import show
+from tacit.metrics import Summary as Spread
+
+STORY = (
+    Said(kind="notice", name="this run is charged to [data].ledger"),
+    Said(kind="begin", seed=3, tasks=2),
+    Said(kind="step", seed=3, tasks=2, name="june", step=0, of=10),
+    Said(kind="step", seed=3, tasks=2, name="june", step=5, of=10, epsilon=0.5),
+    Said(kind="task", seed=3, tasks=2, name="june", accuracy=0.75, epsilon=0.5),
+    Said(kind="task", seed=3, tasks=2, task=1, name="july", epsilon=math.inf),
+    Said(kind="done", seed=3, tasks=2, task=2),
+)
+
+
+def shown(*, terminal: bool, quiet: bool = False) -> str:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=terminal, width=140, markup=False, highlight=False)
+    with display(console, quiet=quiet) as tell:
+        for said in STORY:
+            tell(said)
+    return file.getvalue()
+
+
+def test_lines_where_there_is_no_terminal() -> None:
+    assert shown(terminal=False).splitlines() == [
+        "this run is charged to [data].ledger",
+        "seed 3: 2 tasks",
+        "seed 3: task 1/2 june released, accuracy on tasks so far 75.0%, ε committed 0.5",
+        "seed 3: task 2/2 july released, not private",
+    ]
+
+
+def test_bars_on_a_terminal_and_nothing_when_quiet() -> None:
+    found = shown(terminal=True)
+    assert "seed 3" in found and "done" in found and "[data].ledger" in found
+    assert shown(terminal=True, quiet=True) == ""
+
+
+def figure(mean: float) -> dict[str, Any]:
+    return {"mean": mean, "std": 0.01, "per_seed": [mean, mean]}
+
+
+def table(**changes: Any) -> str:
+    metrics = {
+        "method": "DPCL", "tasks": 2, "seeds": [0, 1], "task_id": "given", "accuracy": "public test set",
+        "average_accuracy": figure(0.5), "forgetting": figure(0.1), "worst_forgetting": figure(0.2),
+        "lca": {"paper": figure(0.3), "trapezium": figure(0.3), "beta": 10},
+        "epsilon_claimed": {"per_task": 2.32, "total": 39.4, "delta": 1e-4},
+        "epsilon_certified": {"per_record": 1.0, "task_wise": 1.0, "all_tasks": 3.0, "delta": 1e-5, "unit": "record"},
+        "epsilon_certified_reason": "a unit that is in one task only",
+        **changes,
+    }  # fmt: skip
+    spread = Spread(mean=0.25, std=0.02, seeds=2)
+    file = io.StringIO()
+    summary = Summary(
+        folder=Path("r"), metrics=metrics, tasks=("june", "july"), last_row=(spread, spread), claim="Lemma 2",
+        private=True, certificate=Path("r/c.json"),
+    )  # fmt: skip
+    show(summary, Console(file=file, width=160, markup=False, highlight=False))
+    return file.getvalue()
+
+
+def test_the_table_says_what_people_ask() -> None:
+    found = table()
+    for words in ("DPCL, 2 tasks, 2 seeds", "june", "25.0% ± 2.0%", "task given at test", "50.0% ± 1.0%"):
+        assert words in found
+    assert "2.32 per task, 39.4 in all, δ = 0.0001 (the paper's own, not certified; Lemma 2)" in found
+    assert "1 per record, δ = 1e-05 (a unit that is in one task only; 3 for one that is in every task)" in found
+
+
+@pytest.mark.parametrize("key", ["average_accuracy", "lca", "forgetting"])
+def test_what_was_not_measured_is_said(key: str) -> None:
+    assert "not measured" in table(**{key: None})
+
+
+def test_no_privacy_is_said() -> None:
+    found = table(epsilon_certified=None, epsilon_certified_reason="records were let out raw", epsilon_claimed=None)
+    assert "no finite epsilon is certified: records were let out raw" in found
