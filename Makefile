@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 .PHONY: demo test check format bench clean
 
 demo: $(VENV)/.dev
-	$(BIN)/python examples/digits.py
+	$(BIN)/tacit run quickstart
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist worksteal

@@ -19,9 +19,19 @@ def test_the_first_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     names: dict[str, Any] = {"x": rng.normal(size=(200, 784)).astype(np.float32), "y": rng.integers(0, 10, 200)}
-    exec(BLOCKS[0], names)
+    exec(BLOCKS[1], names)
     assert "PRIVACY CERTIFICATE" in capsys.readouterr().out
     assert tacit.Certificate.load("january.json").epsilon == pytest.approx(2.0, abs=0.01)
+
+
+def test_a_learner_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    names: dict[str, Any] = {"x": rng.normal(size=(1400, 64)).astype(np.float32), "y": rng.integers(0, 10, 1400)}
+    names["budget"] = tacit.Budget(epsilon=2.0, delta=1e-5)
+    exec(BLOCKS[0], names)
+    assert names["learner"].certificate_.epsilon == pytest.approx(2.0, abs=0.01)
+    assert names["learner"].predict(names["x"]).shape == (1400,)
 
 
 def test_the_other_exits(tmp_path: Path) -> None:
@@ -41,7 +51,7 @@ def test_the_other_exits(tmp_path: Path) -> None:
         names |= {"block": admit("may"), "july": admit("july", None), "august": admit("august")}
         names |= {"trial": lambda rng: (float(rng.uniform()), None)}
         exec(
-            BLOCKS[1].replace("plan = GradientPlan.for_budget(person", "person_plan = GradientPlan.for_budget(person"),
+            BLOCKS[2].replace("plan = GradientPlan.for_budget(person", "person_plan = GradientPlan.for_budget(person"),
             names,
         )
     assert names["s"].shape == (10, 4) and names["m"].shape == (4, 4)

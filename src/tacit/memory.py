@@ -126,8 +126,8 @@ def widened(budget: Budget, schedule: Schedule) -> Schedule:
     """The schedule with the largest batch that the budget allows at its own noise."""
 
     def most(block: int) -> float:
-        size = schedule.sizes[block]
-        return size * calibrate.rate_for(budget, lambda rate: _total(replace(schedule, batch=rate * size), block))
+        whole = schedule.sizes[block] * max(1, len(schedule.sizes) - 1)  # every record of the block in the last task
+        return whole * calibrate.rate_for(budget, lambda rate: _total(replace(schedule, batch=rate * whole), block))
 
     return replace(schedule, batch=min(map(most, _most_read(schedule)), default=schedule.batch))
 

@@ -166,7 +166,8 @@ def test_a_folder_template_asks_for_a_shape(tmp_path: Path) -> None:
 
 
 def test_a_wrong_declaration_is_checked_part_by_part(visits: Path) -> None:
-    place = write_template(visits, Answers(labels="0..1", tasks=("jan",), size=3, test="none.csv"))
+    facts = Answers(labels="0..1", tasks=("jan",), size=3, test="none.csv", public=True)
+    place = write_template(visits, facts)
     found = {finding.what: finding for finding in check(place)}
     assert (found["declaration"].ok, found["train"].ok, found["test"].ok) == (True, False, False)
     assert "'patient' holds texts" in found["train"].says and "there is no" in found["test"].says

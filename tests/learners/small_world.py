@@ -1,6 +1,7 @@
 """A small world for learners: separable tasks of a few records, tiny networks, vaults whose noise can be repeated."""
 
 import importlib.util
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -138,6 +139,16 @@ def accuracies(learner: Learner, numbers: Sequence[int] = (0, 1, 2)) -> list[flo
 
 def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def uncommitted(vault: Vault) -> Counter[tuple[int, str]]:
+    """Events that a block was committed to and no grant took, or that were taken and not committed: none of either."""
+    statement = vault.ledger.statement(1)
+    assert {grant.state for grant in statement.grants} <= {"RELEASED"}
+    whole = [block for block in statement.blocks if block.row.state != "split"]
+    promised = Counter((block.row.id, event) for block in whole for event in block.events)
+    taken = Counter((block, event) for grant in statement.grants for block, event in grant.reads)
+    return (promised - taken) + (taken - promised)
 
 
 class Stopped(Exception):

@@ -37,9 +37,6 @@ def test_a_clone_has_learnt_nothing() -> None:
         clone(learner).predict_proba(records(0)[0])
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AttributeError, reason="the labels are asked for before it is seen that none are"
-)
 def test_predict_too_says_that_nothing_is_learnt() -> None:
     with pytest.raises(LearnerError, match="nothing is learnt yet; call partial_fit first"):
         make("NaiveDPSGD", stream=facts()).predict(records(0)[0])

@@ -128,7 +128,7 @@ def with_one_huge_record(name: str, monkeypatch: pytest.MonkeyPatch) -> float:
     return float((values * grant.expected_batch).norm(dim=1).max())
 
 
-@pytest.mark.parametrize("name", PLANNED)
+@pytest.mark.parametrize("name", ["DPCL union", "DPAGEM each"])
 def test_a_record_of_the_memory_moves_the_sum_by_the_clip(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0.9 * CLIP < with_one_huge_record(name, monkeypatch) < 1.05 * CLIP
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small_world import accuracies, facts, fixed, given, learn, same, started
+from small_world import facts, fixed, given, learn, same, started
 
 from tacit.learners.gradient import Gradient, gathered, project, smoothed
 
@@ -86,12 +86,3 @@ def test_momentum_and_smoothing_are_used() -> None:
         learn(learner, fixed(), [0, 1])
         ends.append(learner.tensors())
     assert not same(ends[0], ends[1]) and not same(ends[0], ends[2]) and not same(ends[1], ends[2])
-
-
-def test_the_first_task_is_plain_dp_sgd() -> None:
-    """Without a memory there is nothing to project on: the same records and noise give the same weights."""
-    learner = started("DPCL union", facts(2), **given("DPCL union", project="always", smooth=0.5))
-    learn(learner, fixed(), [0])
-    plain = started("DPCL union", facts(2), **given("DPCL union"))
-    learn(plain, fixed(), [0])
-    assert same(learner.tensors(), plain.tensors()) and accuracies(learner, [0]) == accuracies(plain, [0])

@@ -110,7 +110,6 @@ def test_the_release_of_another_method_is_refused(name: str, other: str) -> None
         learner.restore(whole_run(other)[2][0].tensors, learner.stream_.tasks[:1])
 
 
-@pytest.mark.xfail(strict=True, raises=RuntimeError, reason="the trunk is adapted a second time")
 def test_low_rank_experts_can_be_restored_where_they_learnt() -> None:
     learner = started("low-rank experts", facts(), **given("low-rank experts"))
     releases = learn(learner, fixed(), [0, 1])

@@ -152,14 +152,12 @@ def test_tasks_that_are_alike_end_up_with_one_expert() -> None:
         assert learner.score(*records(number, part=1)) > 0.9
 
 
-@pytest.mark.xfail(strict=True, reason="0 is not refused; merging one expert fails, and a change of rank 0 is none")
 @pytest.mark.parametrize("setting", ["most", "rank"])
 def test_numbers_of_experts_and_ranks_are_positive(setting: str) -> None:
     with pytest.raises(LearnerError, match=setting):
         learn(experts(**given("experts", **{setting: 0})), fixed(), [0])
 
 
-@pytest.mark.xfail(strict=True, reason="all experts fall below the threshold under which they are not asked")
 def test_a_thousand_tasks_that_look_alike_are_still_answered() -> None:
     learner = experts(**given("experts"))
     learn(learner, fixed(), [0])

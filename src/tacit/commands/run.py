@@ -75,17 +75,20 @@ def run(
     """
     from tacit.experiment.config import Accumulation, Sweep
     from tacit.experiment.display import display
-    from tacit.experiment.loading import load
     from tacit.experiment.runner import run as run_all
+    from tacit.experiment.sweep import sweep as run_cells
     from tacit.experiment.table import show
 
     short = {"learner.method": method, "budget.epsilon": epsilon, "seeds": seeds}
     asked = [*(sets or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
     with sentences(), _stopping():
-        config = load(what, asked)
+        config = _named(what, asked, alone=method is not None)
         place = _place(what, config, folder, resume=resume)
         if isinstance(config, Sweep):
-            raise ConfigError(f"{what} is a sweep of many runs; use `tacit sweep {what}`")
+            with display(err, quiet=quiet) as tell:
+                cells = run_cells(config, place, ledger=ledger, processes=processes, tell=tell)
+            _show_cells(cells, place, as_json=as_json)
+            return
         if isinstance(config, Accumulation):
             _accumulate(config, place, as_json=as_json)
             return
@@ -163,6 +166,16 @@ def _place(what: str, config: "Config | Accumulation | Sweep", given: Path | Non
     return Path("runs") / f"{_plain(config.name)}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
+def _named(what: str, sets: list[str], *, alone: bool) -> "Config | Accumulation | Sweep":
+    """The configuration that is asked for. Of a sweep with a method of one's own (`alone`): its base, with that."""
+    from tacit.experiment.loading import load, plain
+
+    values = plain(what)
+    if values.get("kind") != "sweep":
+        return load(what, sets)
+    return load(values["base"], sets) if alone else _plan(what, [], sets)
+
+
 def _plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
     """The sweep of a file, or the one that the options describe; options of the call count."""
     from tacit.experiment.config import Sweep
@@ -202,16 +215,14 @@ def _accumulate(config: "Accumulation", place: Path, *, as_json: bool) -> None:
 
 
 def _show_cells(cells: "list[Cell]", place: Path, *, as_json: bool) -> None:
-    from tacit.experiment.sweep import row, told
+    from tacit.experiment.comparison import show
+    from tacit.experiment.sweep import row
 
     if as_json:
         out.print_json(json.dumps([{**cell.changes, **row(cell)} for cell in cells]))
     else:
-        table = Table("cell", "", box=None, padding=(0, 2, 0, 0))
-        for cell in cells:
-            table.add_row(cell.name, told(cell))
-        out.print(table)
-        out.print(f"wrote {place / 'cells.csv'}")
+        show(cells, out)
+        out.print(f"\neach run, its releases and certificates: {place}")
     if any(cell.status.startswith("failed") for cell in cells):
         raise typer.Exit(1)
 

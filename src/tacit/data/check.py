@@ -10,7 +10,7 @@ import numpy as np
 from tacit.data.declaration import Declaration
 from tacit.data.formats import idx_content, idx_file
 from tacit.data.named import NAMED, data_folder, entry, find, load, way_out
-from tacit.data.own import open_path
+from tacit.data.own import keep_apart, open_path
 from tacit.data.samples import DataSet, Samples
 from tacit.data.tables import Table
 from tacit.errors import DataError
@@ -50,7 +50,8 @@ def listing(root: Path | str | None = None) -> tuple[Listed, ...]:
 
 
 def check(source: str | Path, root: Path | str | None = None) -> tuple[Finding, ...]:
-    """Check a named data set (files, checksums, shapes, labels) or a declaration (files, columns and their kinds)."""
+    """Check a named data set (files, checksums, shapes, labels) or a declaration: files and columns, and the kinds of
+    cells where they are public."""
     if str(source) in NAMED:
         return tuple(_named(str(source), root))
     if Path(source).suffix.lower() in (".yaml", ".yml"):
@@ -115,10 +116,15 @@ def _declared(path: Path) -> Iterator[Finding]:
             yield Finding(what=part, ok=True, says="no public test file: accuracy is a charged query")
             continue
         try:
+            if part == "test":
+                # First: what is said of a public file may depend on its cells.
+                keep_apart(declared, path.parent)
             reader = open_path(declared, path.parent / file, test=part == "test")
             if isinstance(reader, Table):
                 reader.check_kinds()
         except DataError as error:
             yield Finding(what=part, ok=False, says=str(error))
         else:
-            yield Finding(what=part, ok=True, says=f"{file} can be read as declared, records of shape {reader.shape}")
+            kinds = "; features outside `categories` are taken as numbers" if isinstance(reader, Table) else ""
+            says = f"{file} can be read as declared, records of shape {reader.shape}{kinds}"
+            yield Finding(what=part, ok=True, says=says)

@@ -1,6 +1,6 @@
 """A column of a private table as numbers, under public rules that act on each record by itself.
 
-No message here quotes a value, and none depends on how many records there are.
+No message here quotes a value, and none depends on the records: what cannot be read is missing.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tacit.data.declaration import Declaration
-from tacit.data.samples import Array
+from tacit.data.facts import WHOLE
+from tacit.data.samples import Array, Floats
 from tacit.data.stream import Label
 from tacit.errors import DataError
 
@@ -27,27 +28,42 @@ def is_text(kind: Any) -> bool:
 
 def is_number(kind: Any) -> bool:
     """Whether an Arrow type holds numbers or truth values."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
     return any(test(kind) for test in kinds)
 
 
 def texts(column: Any) -> Any:
-    """The column as Arrow texts: the whole number 7, the text 7 and 7.0 are the same; missing stays missing."""
-    plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    """The column as Arrow texts without white space around them; floats that are whole numbers become such. Missing
+    stays missing, and what is not UTF-8 becomes it."""
+    plain = _plain(column)
     try:
-        return plain.cast(pa.string())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        found = _whole_floats(plain) if pa.types.is_floating(plain.type) else plain.cast(pa.string())
+        found.validate(full=True)
+    except pa.ArrowNotImplementedError:
         raise DataError(
             f"a column of type {column.type} cannot be compared; store it as text or whole numbers"
         ) from None
+    except pa.ArrowInvalid:
+        found = pa.array([_decoded(value) for value in plain.cast(pa.large_binary()).to_pylist()], pa.string())
+    return pc.utf8_trim_whitespace(found)
 
 
-def numbers(column: Any, *, parse: bool) -> NDArray[np.float64]:
-    """One number per record, NaN where there is none. `parse`: texts are read as numbers: CSV has nothing else."""
-    if is_text(column.type) and parse:
-        trimmed = pc.utf8_trim_whitespace(texts(column))
-        column = pc.if_else(pc.match_substring_regex(trimmed, NUMBER), trimmed, pa.scalar(None, pa.string()))
-    found: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy().copy()
+def names(column: Any) -> Any:
+    """Tasks or persons as Arrow texts: ` 7`, `7` and `7.0` are the same; an empty one is missing."""
+    found = pc.replace_substring_regex(texts(column), WHOLE, r"\1")
+    return pc.if_else(pc.equal(found, ""), pa.scalar(None, pa.string()), found)
+
+
+def numbers(column: Any) -> NDArray[np.float64]:
+    """One number per record, NaN where there is none; texts are read as numbers."""
+    column = _plain(column)
+    if is_text(column.type):
+        written = texts(column)
+        column = pc.if_else(pc.match_substring_regex(written, NUMBER), written, pa.scalar(None, pa.string()))
+    elif not is_number(column.type):
+        return np.full(len(column), np.nan)
+    found: NDArray[np.float64] = np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
     found[~np.isfinite(found)] = np.nan
     return found
 
@@ -55,7 +71,8 @@ def numbers(column: Any, *, parse: bool) -> NDArray[np.float64]:
 def one_hot(column: Any, categories: Sequence[Label]) -> NDArray[np.float64]:
     """One column per public category; a value outside them is all zeros."""
     places = {str(category): place for place, category in enumerate(categories)}
-    at = np.asarray([places.get(value, -1) for value in texts(column).to_pylist()], dtype=np.int64)
+    said = texts(column) if isinstance(categories[0], str) else names(column)
+    at = np.asarray([places.get(value, -1) for value in said.to_pylist()], dtype=np.int64)
     found: NDArray[np.float64] = (at[:, None] == np.arange(len(categories))).astype(np.float64)
     return found
 
@@ -65,7 +82,7 @@ def labels(column: Any, space: Sequence[Label]) -> Array:
     if isinstance(space[0], str):
         return np.asarray([value or "" for value in texts(column).to_pylist()], dtype=str).reshape(len(column))
     outside = min(int(label) for label in space) - 1
-    found = numbers(column, parse=True)
+    found = numbers(column)
     kept = np.where(np.isfinite(found) & (found == np.floor(found)) & (np.abs(found) < 2**53), found, outside)
     return kept.astype(np.int64)
 
@@ -78,3 +95,30 @@ def scale(values: Array, declared: Declaration, limit: tuple[float, float] | Non
     least, largest = limit
     low, high = declared.range
     return low + (np.clip(filled, least, largest) - least) / (largest - least) * (high - low)
+
+
+def single(values: Array) -> Floats:
+    """As float32; what is beyond its range becomes its end, without a word."""
+    ends = np.finfo(np.float32)
+    with np.errstate(all="ignore"):
+        found: Floats = np.clip(values, float(ends.min), float(ends.max)).astype(np.float32)
+    return found
+
+
+def _plain(column: Any) -> Any:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _whole_floats(column: Any) -> Any:
+    """Floats as texts, whole numbers without a point or exponent; NaN and infinities are missing."""
+    wide = column.cast(pa.float64())
+    whole = pc.and_(pc.equal(wide, pc.floor(wide)), pc.less(pc.abs(wide), 2.0**53))
+    written = pc.if_else(whole, wide.cast(pa.int64(), safe=False).cast(pa.string()), wide.cast(pa.string()))
+    return pc.if_else(pc.is_finite(wide), written, pa.scalar(None, pa.string()))
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

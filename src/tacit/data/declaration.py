@@ -11,7 +11,17 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from tacit.data.facts import feature_list, feature_shape, label_list, limits, nearest, pair, task_name
+from tacit.data.facts import (
+    feature_list,
+    feature_shape,
+    label_list,
+    limits,
+    nearest,
+    one_delimiter,
+    pair,
+    plain_name,
+    task_name,
+)
 from tacit.data.stream import Label, Protected, StreamInfo, TaskId, TaskInfo
 from tacit.errors import DataError
 
@@ -25,12 +35,14 @@ class _Part(BaseModel):
 
 
 class Files(_Part):
-    """Where the data lies: CSV, Parquet, .npz, or a folder of images; relative to the declaration."""
+    """Where the data lies: CSV, Parquet, .npz, or a folder of images; relative to the declaration.
+
+    A line of a CSV file is a record: no cell holds a newline, also not in quotes."""
 
     train: Text
     test: Text | None = None
-    """A public file, or none: accuracy is then a charged query."""
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    """A public file, and not the private one; or none: accuracy is then a charged query."""
+    delimiter: Annotated[str, BeforeValidator(one_delimiter)] = ","
     """Of a CSV file."""
 
 
@@ -65,7 +77,7 @@ class Declaration(_Part):
     range: Annotated[tuple[float, float], BeforeValidator(pair)] = (0.0, 1.0)
     """What the least and the largest value become."""
     fill: float = 0.0
-    """In place of a missing number."""
+    """In place of a missing number, or of a cell that is none: features that are no category are numbers."""
     shape: Annotated[tuple[Count, ...], BeforeValidator(feature_shape)] | None = None
     """Of one record; needed for images and torch Datasets, otherwise the features in a row."""
     labels: Labels
@@ -78,7 +90,7 @@ class Declaration(_Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Declaration":
-        names = [task.name for task in self.tasks]
+        names = [plain_name(task.name) for task in self.tasks]
         if len(set(names)) != len(names):
             raise ValueError("tasks: two tasks have the same name; give each its own")
         if self.unit == "person" and self.columns.person is None and self.files is not None:

@@ -25,6 +25,8 @@ def label_list(value: Any) -> Any:
     kinds = {type(label) for label in value}
     if len(kinds) != 1 or not kinds <= {int, str}:
         raise ValueError("labels are all whole numbers or all texts; put texts in quotes")
+    # As the cells that they are compared with.
+    value = [label.strip() if isinstance(label, str) else label for label in value]
     if len(set(value)) != len(value):
         raise ValueError("a label is named twice; give each once")
     return tuple(value)
@@ -38,6 +40,22 @@ def task_name(value: Any) -> Any:
         return str(value)
     if not isinstance(value, str) or not value:
         raise ValueError("a task's name is a text, as the task column has it")
+    return value
+
+
+WHOLE = r"^([+-]?[0-9]+)[.]0*$"
+"""A whole number as a float is written."""
+
+
+def plain_name(name: str) -> str:
+    """The name of a task or person as it is compared: ` 7`, `7` and `7.0` are the same."""
+    return re.sub(WHOLE, r"\1", name.strip())
+
+
+def one_delimiter(value: Any) -> Any:
+    """What stands between the cells of a CSV file."""
+    if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in '"\r\n\0':
+        raise ValueError("a delimiter is one ASCII character that is no quote and no line end, such as a semicolon")
     return value
 
 

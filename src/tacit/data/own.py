@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tacit.data import columns
 from tacit.data.declaration import Declaration
-from tacit.data.facts import nearest
+from tacit.data.facts import nearest, plain_name
 from tacit.data.folders import ImageFolder
 from tacit.data.samples import Array, Floats
 from tacit.data.stream import Loader, Stream, Task, TaskInfo
@@ -46,14 +46,14 @@ class Arrays:
         self.shape = declared.shape or self._x.shape[1:]
 
     def read(self, task: str) -> tuple[Floats, Array, Array | None]:
-        keep = np.ones(len(self._x), np.bool_) if self._task is None else _texts(self._task) == task
+        keep = np.ones(len(self._x), np.bool_) if self._task is None else _names(self._task) == plain_name(task)
         if self._person is not None:
-            keep &= _texts(self._person) != ""
+            keep &= _names(self._person) != ""
         limit = None if isinstance(self._declared.scaling, dict) else self._declared.scaling
-        x = columns.scale(self._x[keep].astype(np.float64), self._declared, limit)
+        x = columns.single(columns.scale(self._x[keep].astype(np.float64), self._declared, limit))
         y = columns.labels(_arrow(self._y[keep]), self._declared.labels)
-        ids = None if self._person is None else _texts(self._person[keep])
-        return x.astype(np.float32).reshape(-1, *self.shape), y, ids
+        ids = None if self._person is None else _names(self._person[keep])
+        return x.reshape(-1, *self.shape), y, ids
 
 
 def from_arrays(
@@ -109,6 +109,7 @@ def open_declared(path: Path | str) -> Stream:
     folder = Path(path).parent
     test = declared.files.test
     train = open_path(declared, folder / declared.files.train)
+    keep_apart(declared, folder)
     return build(declared, train, None if test is None else open_path(declared, folder / test, test=True))
 
 
@@ -127,6 +128,23 @@ def open_path(declared: Declaration, path: Path, *, test: bool = False) -> Reade
     )
 
 
+def keep_apart(declared: Declaration, folder: Path) -> None:
+    """Refuse private data as a public test set: the same file, or one folder inside the other."""
+    if declared.public or declared.files is None or declared.files.test is None:
+        return
+    train, test = folder / declared.files.train, folder / declared.files.test
+    if train.exists() and test.exists() and (_within(train, test) or _within(test, train)):
+        raise DataError(
+            f"files.test = {declared.files.test!r} is the private data of files.train; give a public file, or null for "
+            "a charged accuracy"
+        )
+
+
+def _within(inner: Path, outer: Path) -> bool:
+    resolved = inner.resolve()
+    return any(place.samefile(outer) for place in (resolved, *resolved.parents))
+
+
 def build(declared: Declaration, train: Reader, test: Reader | None) -> Stream:
     """The stream of these readers."""
     info = declared.info(train.shape)
@@ -143,9 +161,9 @@ def build(declared: Declaration, train: Reader, test: Reader | None) -> Stream:
     return Stream(info, map(task, info.tasks))
 
 
-def _texts(values: Array) -> Array:
-    """Texts that can be compared; empty where one is missing."""
-    found = columns.texts(_arrow(values)).to_pylist()
+def _names(values: Array) -> Array:
+    """Tasks or persons that can be compared; empty where one is missing."""
+    found = columns.names(_arrow(values)).to_pylist()
     return np.asarray([value or "" for value in found], dtype=str).reshape(len(values))
 
 

@@ -143,16 +143,24 @@ def _hash_records(source: Source, key: bytes, owners: Names | None) -> Names:
     The owner is in the hash, so that nobody's records decide which of another person's are kept."""
     n = len(source.labels)
     out = np.empty(n, dtype=np.uint64)
-    labels = source.labels.tolist()
+    labels = [repr(label).encode() for label in source.labels.tolist()]
+    begun = hashlib.blake2b(key=key, digest_size=16)
     seen: dict[bytes, int] = {}
     for first in range(0, n, 1024):
         rows = torch.arange(first, min(first + 1024, n))
         block = source.fetch(rows).detach().cpu().contiguous().view(len(rows), -1).view(torch.uint8).numpy()
         for row, features in enumerate(block, start=first):
-            owner = b"" if owners is None else owners[row].tobytes()
-            digest = _hash(owner + features.tobytes() + repr(labels[row]).encode(), key)
-            seen[digest] = again = seen.get(digest, 0) + 1
-            out[row] = int.from_bytes(_hash(digest + again.to_bytes(8, "big"), key)[:8], "big")
+            hashed = begun.copy()
+            if owners is not None:
+                hashed.update(owners[row].tobytes())
+            hashed.update(features)
+            hashed.update(labels[row])
+            name = digest = hashed.digest()
+            again = seen.get(digest, 0)
+            seen[digest] = again + 1
+            if again:
+                name = _hash(digest + again.to_bytes(8, "big"), key)
+            out[row] = int.from_bytes(name[:8], "big")
     return out
 
 

@@ -1,22 +1,22 @@
 """Private tables: Parquet and CSV files, pandas and polars data frames, read one task at a time.
 
-Only the names and kinds of columns are looked at before a read. A malformed cell is a missing number; a row with too
-many cells, or without the person that it needs, is left out. Nothing tells how often.
+Only the names of columns are looked at before a read. Their kinds are declared: a feature is a number unless it is
+listed in `categories`, and a cell that is none is a missing number. A row without the person that it needs is left out.
+Nothing tells how often, and no refusal depends on a cell. Public tables are checked more strictly.
 """
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as arrow_csv
 import pyarrow.dataset as arrow
 
 from tacit.data import columns
+from tacit.data.csv_file import CsvFile, csv_header
 from tacit.data.declaration import Declaration
-from tacit.data.facts import nearest
+from tacit.data.facts import nearest, plain_name
 from tacit.data.samples import Array, Floats
 from tacit.errors import DataError
 
@@ -29,8 +29,10 @@ class Table:
 
     def __init__(self, declared: Declaration, source: Any, where: str, *, parse: bool = False, test: bool = False):
         """`parse`: every cell is a text, as in CSV. `test`: a public file, which need not say task or person."""
-        self._declared, self._source, self._where, self._parse = declared, source, where, parse
-        self._checked = not parse
+        self._declared, self._source, self._where = declared, source, where
+        self._public = declared.public or test
+        # The kinds of cells in a public table: told by its schema, or still to be looked at.
+        self._kinds_told, self._checked = self._public and not parse, not (self._public and parse)
         self._names = tuple(source.schema.names)
         if len(set(self._names)) != len(self._names):
             raise DataError(f"{where} has two columns of the same name; rename one")
@@ -56,13 +58,13 @@ class Table:
         self.check_kinds()
         found = self._rows(task)
         made = [np.zeros((len(found), 0)), *(self._feature(found.column(name), name) for name in self._features)]
-        x = np.concatenate(made, axis=1).astype(np.float32).reshape(len(found), *self.shape)
-        ids = None if self._person is None else np.asarray(columns.texts(found.column(self._person)).to_pylist(), str)
+        x = columns.single(np.concatenate(made, axis=1)).reshape(len(found), *self.shape)
+        ids = None if self._person is None else np.asarray(columns.names(found.column(self._person)).to_pylist(), str)
         return x, columns.labels(found.column(self._declared.columns.label), self._declared.labels), ids
 
     def check_kinds(self) -> None:
-        """Refuse texts where numbers are declared. Cells of a CSV file have no kind, so a column is refused only if it
-        has cells and not one of them, in the whole file, is a number: no single record decides."""
+        """Refuse texts where numbers are declared, in a public table only: there cells may decide. Cells of a CSV file
+        have no kind, so a column is refused if it has cells and not one of them is a number."""
         if self._checked:
             return
         plain = [name for name in self._features if name not in self._declared.categories]
@@ -70,7 +72,7 @@ class Table:
         for part in self._parts(plain):
             for name in plain:
                 filled[name] |= part.column(name).null_count < len(part)
-                numeric[name] |= bool(np.isfinite(columns.numbers(part.column(name), parse=True)).any())
+                numeric[name] |= bool(np.isfinite(columns.numbers(part.column(name))).any())
         for name in plain:
             if filled[name] and not numeric[name]:
                 raise DataError(self._text(name))
@@ -82,9 +84,10 @@ class Table:
         for part in self._parts(wanted):
             keep = pa.array(np.ones(len(part), dtype=np.bool_))
             if self._task is not None:
-                keep = pc.and_(keep, pc.fill_null(pc.equal(columns.texts(part.column(self._task)), task), False))
+                said = pc.equal(columns.names(part.column(self._task)), plain_name(task))
+                keep = pc.and_(keep, pc.fill_null(said, False))
             if self._person is not None:
-                keep = pc.and_(keep, pc.is_valid(part.column(self._person)))
+                keep = pc.and_(keep, pc.is_valid(columns.names(part.column(self._person))))
             kept.append(part.filter(keep))
         return pa.concat_tables(kept)
 
@@ -105,7 +108,7 @@ class Table:
         if name in declared.categories:
             return columns.one_hot(column, declared.categories[name])
         limit = declared.scaling.get(name) if isinstance(declared.scaling, dict) else declared.scaling
-        return columns.scale(columns.numbers(column, parse=self._parse), declared, limit)[:, None]
+        return columns.scale(columns.numbers(column), declared, limit)[:, None]
 
     def _choose(self) -> tuple[str, ...]:
         declared = self._declared
@@ -116,7 +119,7 @@ class Table:
             kind = self._source.schema.field(self._known(name)).type
             if name in apart:
                 raise DataError(f"{self._where}: the column {name!r} is the label, task or person, and no feature")
-            if name in declared.categories or self._parse or columns.is_number(kind):
+            if name in declared.categories or not self._kinds_told or columns.is_number(kind):
                 continue
             if columns.is_text(kind):
                 raise DataError(self._text(name))
@@ -148,14 +151,7 @@ def open_file(declared: Declaration, path: Path, *, test: bool = False) -> Table
         except (pa.ArrowException, OSError):
             raise DataError(f"{path} is not a Parquet file; check its format") from None
     delimiter = "," if declared.files is None else declared.files.delimiter
-    names = header(path, delimiter)
-    style = arrow.CsvFileFormat(
-        parse_options=arrow_csv.ParseOptions(delimiter=delimiter, invalid_row_handler=lambda row: "skip"),
-        convert_options=arrow_csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False),
-    )
-    # Without a schema Arrow would guess kinds from the records.
-    schema = pa.schema([(name, pa.string()) for name in names])
-    return Table(declared, arrow.dataset(path, schema=schema, format=style), str(path), parse=True, test=test)
+    return Table(declared, CsvFile(path, delimiter), str(path), parse=True, test=test)
 
 
 def open_frame(declared: Declaration, frame: Any, *, test: bool = False) -> Table:
@@ -171,12 +167,11 @@ def open_frame(declared: Declaration, frame: Any, *, test: bool = False) -> Tabl
 
 def header(path: Path, delimiter: str = ",") -> tuple[str, ...]:
     """The column names of a table: all that is looked at without a declaration."""
+    if path.suffix.lower() not in PARQUET:
+        return csv_header(path, delimiter)
     try:
-        if path.suffix.lower() in PARQUET:
-            return tuple(arrow.dataset(path, format="parquet").schema.names)
-        with path.open("rb") as lines:
-            return tuple(next(csv.reader([lines.readline().decode("utf-8-sig")], delimiter=delimiter), ()))
-    except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException):
+        return tuple(arrow.dataset(path, format="parquet").schema.names)
+    except (OSError, pa.ArrowException):
         raise DataError(f"{path} cannot be read as a table; it should be CSV or Parquet") from None
 
 

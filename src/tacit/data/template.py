@@ -88,8 +88,9 @@ _TEMPLATE = """\
 name: {name}
 
 files:
+  # A line of a CSV file is a record: no cell may hold a newline, also not in quotes.
   train: {train}
-  # A public file with the same columns; null: accuracy is a charged query.
+  # A public file with the same columns, never the private one; null: accuracy is a charged query.
   test: {test}
 
 columns:
@@ -104,9 +105,9 @@ features: others
 {shape}# Public least and largest value of a feature (or one pair for all): clipped, then mapped to `range`.
 # scaling: {{age: [0, 120]}}
 # range: [0, 1]
-# In place of a missing number.
+# In place of a missing number, or of a cell that is no number.
 # fill: 0
-# The public values of a column of texts.
+# The public values of a column of texts; every other feature is read as a number.
 # categories: {{ward: [north, south]}}
 
 # All labels there can be: 0..9, or [sick, well].

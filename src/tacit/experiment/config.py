@@ -77,7 +77,7 @@ class LearnerSection(Open):
     def target(self) -> tuple[str, Callable[..., Any], set[str]]:
         from tacit.learners import HOMES, find
 
-        if self.method not in HOMES:
+        if self.method not in HOMES and ":" not in self.method:
             raise ConfigError(unknown("learner.method", self.method, HOMES, "a learner", name=self.method))
         return self.method, find(self.method), {"budget", "network", "seed", "device", "stream", "ledger", "store"}
 

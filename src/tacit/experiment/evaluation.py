@@ -18,9 +18,9 @@ from tacit.data.stream import Stream, StreamInfo, TaskInfo
 from tacit.errors import ConfigError
 from tacit.experiment.config import EvaluationSection
 from tacit.learners.learner import Learner
+from tacit.privacy import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.declared import Block
-from tacit.privacy.ledger import recurring
 from tacit.privacy.pin import pin
 from tacit.privacy.plan import SumPlan
 from tacit.privacy.vault import Vault
@@ -73,7 +73,7 @@ class NoTests(Examiner):
     source = None
 
     def __init__(self, info: StreamInfo, budget: Budget) -> None:
-        self.info, self.budget = info, planning(budget, info, kinds=2)
+        self.info, self.budget = info, budget
 
     def after(self, learner: Learner, number: int) -> Accuracies:
         return [None] * len(self.info.tasks)
@@ -85,7 +85,7 @@ class PublicTests(Examiner):
     source = "public test set"
 
     def __init__(self, stream: Stream, budget: Budget) -> None:
-        self.info, self.budget = stream.info, planning(budget, stream.info, kinds=2)
+        self.info, self.budget = stream.info, budget
         self._stream = stream
         self._kept: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -163,7 +163,7 @@ class ChargedQueries(Examiner):
             self.blocks[number] = self.vault.with_labels(test, self.stream.labels)
 
     def after(self, learner: Learner, number: int) -> Accuracies:
-        version = pin(tensors=learner.tensors())
+        version = pin(tensors=learner.tensors(), settings=learner.settings())
         found: Accuracies = [self._ask(learner, i, version) for i in range(number + 1)]
         return found + [None] * (len(self.stream.tasks) - number - 1)
 
@@ -199,7 +199,7 @@ def planning(budget: Budget, info: StreamInfo, *, kinds: int) -> Budget:
     if info.tasks_per_unit == 1:
         return budget
     mixtures = math.comb(kinds + info.tasks_per_unit - 1, info.tasks_per_unit)
-    return replace(budget, epsilon=budget.epsilon * (0.98 if mixtures <= recurring.MOST else 0.83))
+    return replace(budget, epsilon=budget.epsilon * (0.98 if mixtures <= calibrate.MOST_CHOICES else 0.83))
 
 
 def mean_of_learnt(accuracies: Accuracies, number: int) -> float | None:

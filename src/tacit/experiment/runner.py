@@ -94,6 +94,7 @@ def one_seed(
     """One seed of a run whose folder is laid out, in this process."""
     place = RunFolder(path=folder)
     if place.seed(seed).finished:
+        place.seed(seed).clear()
         return
     config = place.config()
     opened = open_stream(config.data, seed) if stream is None else stream(seed)

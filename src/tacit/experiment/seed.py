@@ -40,6 +40,7 @@ def run_seed(
     """Learn the whole stream, or what is left of it."""
     with folder.held():
         if folder.finished:
+            folder.clear()  # a kill may have come before it
             return
         with open_ledger(config, folder, stream.info, ledger) as book:
             SeedRun(config, folder, stream, Vault(book, folder.private / "store"), tell, stop).go()
@@ -139,14 +140,26 @@ class SeedRun:
     def _task(self, number: int, *, released: bool) -> None:
         """One task, from its records to its line in the log. What is billed stays resumable until all is saved."""
         info = self.examiner.info.tasks[number]
+        known = [note["accuracy"] for note in self.folder.notes() if note.get("task") == number and "accuracy" in note]
         with self.vault.until_saved():
             if not released:
                 self._learn(number, info)
-            with self._asking():
-                accuracies = self.examiner.after(self.learner, number)
-            self.folder.note({"task": number, "accuracy": accuracies, "seconds": self.clock.take()})
+            with self._asking():  # what was asked and noted before a kill is not asked again
+                accuracies = known[0] if known else self.examiner.after(self.learner, number)
+            # Times follow the number of records: of private data they are not written down.
+            times = {"seconds": self.clock.take()} if self.stream.info.public else {}
+            self.folder.note({"task": number, "accuracy": accuracies, **times})
+        self._settle(info, released=released)
         self.folder.note({"task": number, "settled": True})
         self._say("task", task=number, name=info.name, accuracy=mean_of_learnt(accuracies, number))
+
+    def _settle(self, info: TaskInfo, *, released: bool) -> None:
+        """Nothing of a saved task stays open; the certificate of private data also counts its last queries."""
+        block = self.vault.find(self.stream.info.name, info.name)
+        if released:
+            self.vault.settle(block)
+        if not self.stream.info.public:
+            self.learner.certify(block, self.vault).save(self._place(info) / "certificate.json")
 
     def _learn(self, number: int, info: TaskInfo) -> None:
         task = self.stream[number]

@@ -93,7 +93,8 @@ def finish(config: Config, folder: RunFolder) -> Summary:
     """Write what the finished seeds found; `metrics.json` comes last and says that the run is whole."""
     logs = [SeedLog.read(folder.seed(seed)) for seed in config.seeds]
     folder.write_accuracy(accuracy_rows(logs))
-    write_json(folder.path / "timing.json", timing(logs))
+    if all(log.seconds for log in logs):
+        write_json(folder.path / "timing.json", timing(logs))
     found = figures(config, folder, logs)
     write_json(folder.metrics, found)
     return read(config, folder)

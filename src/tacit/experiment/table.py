@@ -40,11 +40,11 @@ def _figures(summary: Summary) -> Table:
     table.add_column()
     table.add_column(overflow="fold")
     lca = found["lca"]
-    table.add_row("average accuracy", _of(found["average_accuracy"]))
-    table.add_row("forgetting", _of(found["forgetting"]))
-    table.add_row("worst forgetting", _of(found["worst_forgetting"]))
+    table.add_row("average accuracy", of(found["average_accuracy"]))
+    table.add_row("forgetting", of(found["forgetting"]))
+    table.add_row("worst forgetting", of(found["worst_forgetting"]))
     table.add_row(
-        f"learning curve area, {lca['beta']} steps" if lca else "learning curve area", _of((lca or {}).get("paper"))
+        f"learning curve area, {lca['beta']} steps" if lca else "learning curve area", of((lca or {}).get("paper"))
     )
     table.add_row("ε claimed", _claimed(found["epsilon_claimed"], summary.claim))
     table.add_row("ε certified", _certified(summary))
@@ -72,7 +72,8 @@ def _certified(summary: Summary) -> Text:
     )
 
 
-def _of(figure: Mapping[str, Any] | None) -> str:
+def of(figure: Mapping[str, Any] | None) -> str:
+    """A figure of `metrics.json`, with its spread over seeds."""
     if figure is None:
         return "not measured"
     return share(figure["mean"], math.nan if figure["std"] is None else figure["std"])

@@ -1,6 +1,9 @@
-"""Learners: one file, one method. `LEARNERS` finds them by name."""
+"""Learners: one file, one method. `find` knows them by name."""
 
+import sys
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 from tacit.errors import LearnerError
 from tacit.learners.learner import Learner
@@ -17,8 +20,24 @@ HOMES = {
 
 
 def find(name: str) -> type[Learner]:
-    """The method of this name."""
+    """The method of this name; or one of your own, as `file.py:Class`."""
+    if ":" in name:
+        return _own(*name.rsplit(":", 1))
     if name not in HOMES:
-        raise LearnerError(f"there is no learner {name!r}; there are {', '.join(HOMES)}")
+        raise LearnerError(f"there is no learner {name!r}; there are {', '.join(HOMES)}, or your own as file.py:Class")
     found: type[Learner] = getattr(import_module(f"tacit.learners.{HOMES[name]}"), name)
     return found
+
+
+def _own(file: str, name: str) -> type[Learner]:
+    path = Path(file).resolve()
+    spec = spec_from_file_location(path.stem, path) if path.is_file() else None
+    if spec is None or spec.loader is None:
+        raise LearnerError(f"there is no Python file {file!r} with a learner {name!r}; give it as file.py:Class")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    made = getattr(module, name, None)
+    if not (isinstance(made, type) and issubclass(made, Learner)):
+        raise LearnerError(f"{file} has no learner {name!r}: a class that inherits tacit.learners.Learner")
+    return made

@@ -6,14 +6,14 @@ on DP print it. Records are read raw (`Vault.unsafe`), so it needs data declared
 Claim: none. Certified: no finite epsilon.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from tacit.data.stream import TaskInfo
+from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError
 from tacit.learners.core import Step
 from tacit.learners.gradient import Each, Gradient, at, project
@@ -37,6 +37,10 @@ class AGEM(Learner):
     private: ClassVar[bool] = False
     reference: ClassVar[str] = "Chaudhry et al. 2019, A-GEM"
     certifies: ClassVar[str] = "nothing: records are read raw"
+
+    def start(self, stream: StreamInfo) -> None:
+        super().start(stream)
+        self.kept_: list[tuple[Tensor, Tensor]] = []
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         x, y = (part.to(self.device) for part in vault.unsafe(block, f"{type(self).__name__} is not private"))
@@ -75,32 +79,27 @@ class AGEM(Learner):
         shuffled = torch.randperm(len(y), generator=coins)
         picks = [shuffled[y[shuffled].cpu() == label][: self.memory_per_class] for label in range(len(self.labels_))]
         rows = torch.cat(picks)
-        self.kept_ = [*getattr(self, "kept_", []), (x[rows], y[rows])]
+        self.kept_.append((x[rows], y[rows]))
 
     def _memory(self) -> tuple[Tensor, Tensor] | None:
-        kept = getattr(self, "kept_", [])
+        kept = self.kept_
         return (torch.cat([x for x, _ in kept]), torch.cat([y for _, y in kept])) if kept else None
 
     def tensors(self) -> dict[str, Tensor]:
-        """The weights, and the memory: raw records, which only public data has here."""
+        """The weights; where the data is public also the memory, which is raw records."""
         kept = super().tensors()
+        if not self.stream_.public:
+            return kept
         for i, (x, y) in enumerate(self.kept_):
             kept |= {f"memory.{i}.x": x.cpu(), f"memory.{i}.y": y.cpu()}
         return kept
 
-    def restore(
-        self,
-        tensors: Mapping[str, Tensor],
-        tasks: Sequence[TaskInfo],
-        vault: Vault | None = None,
-        *,
-        part: str = "all",
-    ) -> None:
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
         weights = {name: value for name, value in tensors.items() if not name.startswith("memory.")}
-        super().restore(weights, tasks, vault, part=part)
-        if len(tensors) - len(weights) != 2 * len(tasks):
-            raise LearnerError(f"this release has no memory of its {len(tasks)} tasks; it was made by another method")
+        super().load(weights)
+        if len(weights) == len(tensors):
+            raise LearnerError("this release has no memory, since its data is not public: A-GEM cannot go on from it")
         self.kept_ = [
             (tensors[f"memory.{i}.x"].to(self.device), tensors[f"memory.{i}.y"].to(self.device))
-            for i in range(len(tasks))
+            for i in range(len(self.tasks_))
         ]

@@ -22,6 +22,7 @@ from tacit.errors import LearnerError
 from tacit.gradients.losses import cross_entropy
 from tacit.learners.release import Release
 from tacit.privacy.budget import Budget
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.claims import Claim
 from tacit.privacy.declared import Block, Loss
 from tacit.privacy.vault import Vault
@@ -118,16 +119,35 @@ class Core(ABC):
         """Go on from a release: after a crash, in another process, or (without a vault) to predict only.
 
         `part`: which part of each task's records the learner was given."""
-        self.model_.load_state_dict(dict(tensors))
         self.tasks_ = tuple(tasks)
+        self.load(tensors)
+        if vault is not None:
+            self.take_up(vault, part)
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what `tensors` gave."""
+        self.model_.load_state_dict(dict(tensors))
+
+    def take_up(self, vault: Vault, part: str) -> None:
+        """Hold again the records of earlier tasks that are still to be read."""
+        return
 
     def release(self, task: TaskInfo, block: Block, vault: Vault) -> Release:
         """The state after a task, with the certificate of the stream as the ledger stands now."""
-        self.certificate_ = vault.certificate(block, method=type(self).__name__, claims=self.claims())
+        self.certificate_ = self.certify(block, vault)
         return Release(
             task=task, method=type(self).__name__, tensors=self.tensors(), info=self.stream_,
             certificate=self.certificate_, tasks=self.tasks_,
         )  # fmt: skip
+
+    def certify(self, block: Block, vault: Vault) -> Certificate:
+        """The certificate of the stream, as the ledger stands now."""
+        name = type(self).__name__
+        return vault.certificate(block, method=name, claims=self.claims(), coins=self.public_coins())
+
+    def public_coins(self) -> str | None:
+        """What was drawn by coins that anyone may know, where the bound is conditional on them."""
+        return None
 
     def watch(self, step: Step) -> None:
         """Called before each step, and after the last. A runner puts its progress bar here; it must change nothing."""

@@ -33,8 +33,8 @@ class AGEMStep(ReplayLearner):
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         train, memory = self.cut(block, vault)
-        grant = vault.grant(train, self.plan(task), self.model_, self.loss_, work=self.work())
-        references = self.memory_.grants(task.number, vault, self.model_, self.loss_, self.work())
+        grant = vault.grant(train, self.plan(task), self.model_, self.loss_, work=self.settings())
+        references = self.memory_.grants(task.number, vault, self.model_, self.loss_, self.settings())
         optimizer = self.optimizer(task, momentum=0)
         velocity: Gradient | None = None
         reference: Gradient | None = None
@@ -61,6 +61,10 @@ class DPCL(AGEMStep):
 
     def mode(self) -> Mode:
         return self.memory
+
+    def public_coins(self) -> str | None:
+        drawn = f"the memory block of each step, drawn from seed {self.seed} before the first task"
+        return drawn if self.memory == "block" else None
 
     def claims(self) -> tuple[Claim, ...]:
         train, reference = max(self.claimed_pairs(), key=sum)

@@ -11,7 +11,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from dp_accounting.dp_event import DpEvent
+
 from tacit.data.stream import StreamInfo, TaskInfo
+from tacit.errors import LearnerError
 from tacit.learners.gradient import at
 from tacit.learners.replay import ReplayLearner
 from tacit.memory import Schedule, widened
@@ -31,12 +34,22 @@ class DPER(ReplayLearner):
     reference: ClassVar[str] = "tacit; experience replay after Chaudhry et al. 2019b"
     certifies: ClassVar[str] = "a record: the larger of its training plan and all planned reads of its memory block"
 
+    def start(self, stream: StreamInfo) -> None:
+        if self.memory_noise is not None:
+            raise LearnerError(
+                f"DPER has one noise for task and memory; set noise, not memory_noise={self.memory_noise}"
+            )
+        super().start(stream)
+
+    def given(self) -> bool:
+        return super().given() or self.memory_batch is not None
+
     def schedule(self, stream: StreamInfo) -> Schedule:
         plain = Schedule(
             mode="union",
             sizes=self.memory_sizes(stream),
             steps=tuple(at(self.steps, task, "steps") for task in stream.tasks),
-            batch=self.memory_batch or 1.0,
+            batch=1.0 if self.memory_batch is None else self.memory_batch,
             clip=self.clip,
             clipping=self.clipping,
             noise=tuple(self.plan(task).noise for task in stream.tasks),
@@ -50,11 +63,18 @@ class DPER(ReplayLearner):
         alone = super().plan(task)
         return replace(alone, noise=alone.noise * math.sqrt(min(self.stream_.tasks_per_unit, task.number + 1)))
 
+    def more(self, schedule: Schedule) -> tuple[float, ...]:
+        return tuple(self.plan(task).noise for task in self.stream_.tasks)
+
+    def train_event(self, task: TaskInfo) -> DpEvent:
+        plan = self.plan(task)
+        return plan.event_at(plan.rate, min(self.stream_.tasks_per_unit, task.number + 1))
+
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         train, memory = self.cut(block, vault)
         plan = self.plan(task)
         reads = [Read(train, plan.rate), *self.memory_.reads(task.number)]
-        grant = vault.grant(reads, plan, self.model_, self.loss_, work=self.work())
+        grant = vault.grant(reads, plan, self.model_, self.loss_, work=self.settings())
         optimizer = self.optimizer(task)
         for _ in self.turns(grant, task):
             self.update(optimizer, grant.gradient())

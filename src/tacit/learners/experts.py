@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from tacit.data.stream import StreamInfo, TaskInfo
-from tacit.errors import LearnerError
+from tacit.errors import LearnerError, PlanError
 from tacit.learners.core import answering
-from tacit.learners.gradient import GradientLearner
+from tacit.learners.gradient import GradientLearner, rounded_up
 from tacit.learners.merging import closest, merged
 from tacit.models.lowrank import adapted
 from tacit.privacy import calibrate, events
@@ -54,6 +54,10 @@ class RoutedExperts(GradientLearner):
     def start(self, stream: StreamInfo) -> None:
         if not 0 < self.router_share < 1:
             raise LearnerError(f"router_share must be between 0 and 1, got {self.router_share}; 0.1 is a good start")
+        for name in ("rank", "most"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise LearnerError(f"{name} must be a whole number ≥ 1, or None for no bound, got {value}")
         super().start(stream)
         self.experts_: list[State] = []
         self.of_task_: list[int] = []
@@ -65,7 +69,7 @@ class RoutedExperts(GradientLearner):
         self.model_, self.learning_ = self.fresh(), True
         plan, look = self.plan(task), self.look()
         vault.commit({block: [plan, look] if self.router != "scores" else [plan]})
-        grant = vault.grant(block, plan, self.model_, self.loss_, work=self.work())
+        grant = vault.grant(block, plan, self.model_, self.loss_, work=self.settings())
         optimizer = self.optimizer(task)
         for _ in self.turns(grant, task):
             self.update(optimizer, grant.gradient())
@@ -88,9 +92,17 @@ class RoutedExperts(GradientLearner):
     def plan(self, task: TaskInfo) -> GradientPlan:
         """The least noise with which the expert and the router's sum fit together."""
         plan = super().plan(task)
-        if self.router == "scores" or self.noise is not None:
+        if self.router == "scores":
             return plan
-        return replace(plan, noise=_least_noise(self, plan))
+        least = _least_noise(self, plan)
+        if self.noise is None:
+            return replace(plan, noise=least)
+        if plan.noise < least:
+            raise PlanError(
+                f"noise {plan.noise:g} leaves no room for the router's share of {self.budget}; it takes noise ≥ "
+                f"{rounded_up(least)}, fewer steps, a smaller batch, or router='scores'"
+            )
+        return plan
 
     def fresh(self) -> nn.Module:
         """Where an expert begins: the same initial weights, or the released trunk with its changes at zero."""
@@ -110,7 +122,11 @@ class RoutedExperts(GradientLearner):
         rows = x.to(self.device)
         if self.learning_ or not self.experts_:
             return super().scores(rows, task)
-        if task is not None and task.number < len(self.of_task_):
+        if task is not None and task.number >= len(self.of_task_):
+            with answering(self.base_):  # nothing is learnt of this task yet
+                logits: Tensor = self.base_(rows)
+            return logits.masked_fill(~self.mask(task).to(logits.device), -torch.inf)
+        if task is not None:
             own = torch.nn.functional.one_hot(torch.tensor(task.number), len(self.of_task_))
             trust = own.to(rows).expand(len(rows), -1)
         else:
@@ -131,7 +147,7 @@ class RoutedExperts(GradientLearner):
     def mixture(self, x: Tensor, trust: Tensor) -> Tensor:
         """Σ over tasks of trust · the expert's probabilities; an expert that hardly counts for a row is not asked."""
         out = torch.zeros(len(x), len(self.labels_), device=x.device)
-        kept = torch.where(trust >= 1e-3, trust, 0)
+        kept = torch.where(trust >= trust.amax(1, keepdim=True).clamp(max=1e-3), trust, 0)
         kept = kept / kept.sum(1, keepdim=True)
         for number in range(trust.shape[1]):
             rows = kept[:, number].nonzero().squeeze(1)
@@ -152,24 +168,16 @@ class RoutedExperts(GradientLearner):
         kept |= {f"sum.{i}": one for i, one in enumerate(self.sums_)}
         return kept | {"of_task": torch.tensor(self.of_task_)}
 
-    def restore(
-        self,
-        tensors: Mapping[str, Tensor],
-        tasks: Sequence[TaskInfo],
-        vault: Vault | None = None,
-        *,
-        part: str = "all",
-    ) -> None:
-        if self.rank is not None:
-            self.base_ = adapted(self.base_, self.rank, self.seed)
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        self.learning_ = False
+        self.base_ = self.build() if self.rank is None else adapted(self.build(), self.rank, self.seed)
         self.base_.load_state_dict(_under(tensors, "base."))
         self.of_task_ = tensors["of_task"].tolist()
         self.experts_ = [
             {name: value.to(self.device) for name, value in _under(tensors, f"expert.{i}.").items()}
             for i in range(max(self.of_task_) + 1)
         ]
-        self.sums_ = [tensors[f"sum.{i}"] for i in range(len(tasks))] if self.router != "scores" else []
-        self.tasks_ = tuple(tasks)
+        self.sums_ = [tensors[f"sum.{i}"] for i in range(len(self.tasks_))] if self.router != "scores" else []
 
 
 class UnitNorm(nn.Module):

@@ -1,13 +1,14 @@
 """What learners that follow gradients share: settings, the plan of a task, the update."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
-from tacit.data.stream import TaskInfo
+from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, PlanError
 from tacit.learners.core import Step
 from tacit.learners.learner import Learner
@@ -36,6 +37,16 @@ class GradientLearner(Learner):
     clipping: str = "flat"
     noise: Each[float] | None = None
     """Noise multiplier. None: the least that the budget allows."""
+    average: float = 0.0
+    """Share of a task's last steps whose weights are averaged for its release: less noise, at no cost. 0: none."""
+
+    def start(self, stream: StreamInfo) -> None:
+        super().start(stream)
+        for task in stream.tasks:  # what is missing or impossible in a later task is said before the first
+            at(self.steps, task, "steps"), at(self.lr, task, "lr")
+            rate_of(at(self.batch, task, "batch"), self.train_size(task), task)
+            if self.noise is not None:
+                at(self.noise, task, "noise")
 
     def plan(self, task: TaskInfo) -> GradientPlan:
         """The plan of a task's training part, from the budget or from the given noise. Public facts only."""
@@ -43,7 +54,7 @@ class GradientLearner(Learner):
         rate = rate_of(at(self.batch, task, "batch"), self.train_size(task), task)
         if self.noise is None:
             return GradientPlan.for_budget(
-                self.train_budget(),
+                self.budget,
                 rate=rate,
                 steps=steps,
                 clip=self.clip,
@@ -52,26 +63,27 @@ class GradientLearner(Learner):
             )
         noise = at(self.noise, task, "noise")
         plan = GradientPlan(rate=rate, steps=steps, noise=noise, clip=self.clip, clipping=self.clipping)
-        return affordable(plan, self.train_budget(), times)
+        return affordable(plan, self.budget, times)
 
     def train_size(self, task: TaskInfo) -> int:
         """Nominal number of units that are trained on."""
         return task.size
 
-    def train_budget(self) -> Budget:
-        """What training may cost a unit."""
-        return self.budget
-
-    def work(self) -> dict[str, Any]:
-        """The public configuration that a grant is pinned to."""
-        return {"method": type(self).__name__, "lr": self.lr, "momentum": self.momentum, "seed": self.seed}
-
     def turns(self, grant: Grant, task: TaskInfo) -> Iterator[int]:
-        """The steps of a task, each announced to `watch`; afterwards the task's end."""
+        """The steps of a task, each announced to `watch`; then the average of the last ones, and the task's end."""
+        steps = grant.plan.steps
+        trained = [p for p in self.model_.parameters() if p.requires_grad]
+        last = round(self.average * steps)
+        totals = [torch.zeros_like(p) for p in trained] if last > 1 else []
         for step in grant:
-            self.watch(Step(task=task, step=step, of=grant.plan.steps))
+            self.watch(Step(task=task, step=step, of=steps))
             yield step
-        self.watch(Step(task=task, step=grant.plan.steps, of=grant.plan.steps))
+            if totals and step >= steps - last:
+                torch._foreach_add_(totals, [p.detach() for p in trained])
+        with torch.no_grad():
+            for parameter, total in zip(trained if totals else (), totals, strict=True):
+                parameter.copy_(total / last)
+        self.watch(Step(task=task, step=steps, of=steps))
 
     def optimizer(self, task: TaskInfo, *, momentum: float | None = None) -> torch.optim.Optimizer:
         trained = [p for p in self.model_.parameters() if p.requires_grad]
@@ -117,8 +129,14 @@ def affordable(plan: GradientPlan, budget: Budget, times: int) -> GradientPlan:
         fewer = ""
     raise PlanError(
         f"{plan.steps} steps at rate {plan.rate:.4g} with noise {plan.noise:g} do not fit {budget}; it takes noise ≥ "
-        f"{noise:.4g}, {fewer}or a smaller batch"
+        f"{rounded_up(noise)}, {fewer}or a smaller batch"
     )
+
+
+def rounded_up(value: float) -> str:
+    """Four digits, never less than the value."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{math.ceil(value / unit) * unit:.6g}"
 
 
 def by_moments(plan: GradientPlan, delta: float) -> float:

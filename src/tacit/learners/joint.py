@@ -7,11 +7,8 @@ Claim: none. Certified: each record loses what one Poisson-sampled plan costs, o
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
-
-from torch import Tensor
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.learners.core import Step
@@ -41,7 +38,7 @@ class Joint(GradientLearner):
             self.watch(Step(task=task, step=0, of=0))
             return
         plan = self.plan(task)
-        grant = vault.grant([Read(one) for one in self.blocks_], plan, self.model_, self.loss_, work=self.work())
+        grant = vault.grant([Read(one) for one in self.blocks_], plan, self.model_, self.loss_, work=self.settings())
         optimizer = self.optimizer(task)
         for _ in self.turns(grant, task):
             self.update(optimizer, grant.gradient())
@@ -56,14 +53,6 @@ class Joint(GradientLearner):
     def train_size(self, task: TaskInfo) -> int:
         return sum(one.size for one in self.stream_.tasks)
 
-    def restore(
-        self,
-        tensors: Mapping[str, Tensor],
-        tasks: Sequence[TaskInfo],
-        vault: Vault | None = None,
-        *,
-        part: str = "all",
-    ) -> None:
-        super().restore(tensors, tasks, vault, part=part)
-        if vault is not None and len(tasks) < len(self.stream_.tasks):
-            self.blocks_ = [reopened(vault, self.stream_, task, part) for task in tasks]
+    def take_up(self, vault: Vault, part: str) -> None:
+        if len(self.tasks_) < len(self.stream_.tasks):
+            self.blocks_ = [reopened(vault, self.stream_, task, part) for task in self.tasks_]

@@ -51,7 +51,8 @@ class Learner(Core):
 
     def predict(self, X: Any, task: TaskInfo | None = None) -> NDArray[Any]:
         """The likeliest label of each row; with a task, among its labels."""
-        found: NDArray[Any] = self.classes_[self._scored(X, task).argmax(1).cpu().numpy()]
+        places = self._scored(X, task).argmax(1).cpu().numpy()
+        found: NDArray[Any] = self.classes_[places]
         return found
 
     def predict_proba(self, X: Any, task: TaskInfo | None = None) -> NDArray[np.float32]:
@@ -78,6 +79,11 @@ class Learner(Core):
                 raise LearnerError(f"{type(self).__name__} has no setting {name!r}; it has {', '.join(known)}")
             setattr(self, name, value)
         return self
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that decides what is learnt and answered, besides the network: what grants are pinned to."""
+        elsewhere = {"network", "stream", "ledger", "store"}
+        return {"method": type(self).__name__} | {k: v for k, v in self.get_params().items() if k not in elsewhere}
 
     def _scored(self, x: Any, task: TaskInfo | None) -> Tensor:
         if not hasattr(self, "stream_"):

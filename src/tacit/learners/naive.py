@@ -21,7 +21,7 @@ class NaiveDPSGD(GradientLearner):
     certifies: ClassVar[str] = "a record: the DP-SGD plan of its own task, once"
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
-        grant = vault.grant(block, self.plan(task), self.model_, self.loss_, work=self.work())
+        grant = vault.grant(block, self.plan(task), self.model_, self.loss_, work=self.settings())
         optimizer = self.optimizer(task)
         for _ in self.turns(grant, task):
             self.update(optimizer, grant.gradient())

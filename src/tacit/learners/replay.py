@@ -1,18 +1,21 @@
 """What learners with an episodic memory share: the split, the schedule of all later reads, going on after a crash."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from torch import Tensor
+from dp_accounting.dp_event import DpEvent
 
 from tacit.data.stream import StreamInfo, TaskInfo
-from tacit.errors import LearnerError
+from tacit.errors import LearnerError, PlanError
 from tacit.learners.gradient import GradientLearner, at, by_moments
 from tacit.learners.learner import reopened
 from tacit.memory import Memory, Mode, Schedule, calibrated
+from tacit.privacy import calibrate
 from tacit.privacy.claims import moments_accountant
 from tacit.privacy.declared import Block
+from tacit.privacy.plan import GradientPlan
 from tacit.privacy.vault import Vault
+
+_MORE = 1.02
 
 
 @dataclass(kw_only=True, eq=False)
@@ -32,7 +35,40 @@ class ReplayLearner(GradientLearner):
         if not 0 < self.memory_share < 1:
             raise LearnerError(f"memory_share must be between 0 and 1, got {self.memory_share}; 0.1 keeps a tenth")
         super().start(stream)
-        self.memory_ = Memory(schedule=self.schedule(stream))
+        self.slack_ = 1.0
+        schedule = self.schedule(stream)
+        # A unit may be trained on in one task and remembered in another: a mixture can cost a little more than either.
+        while not self.fits(stream, schedule):
+            if self.given() or self.slack_ > 2:
+                raise PlanError(
+                    f"the planned reads of the memory do not fit {self.budget} for a unit in {stream.tasks_per_unit} "
+                    "task(s); leave noise, memory_noise and memory_batch to the budget, or use fewer steps"
+                )
+            self.slack_ *= _MORE
+            schedule = replace(schedule, noise=self.more(schedule))
+        self.memory_ = Memory(schedule=schedule)
+
+    def plan(self, task: TaskInfo) -> GradientPlan:
+        plan = super().plan(task)
+        return plan if self.noise is not None else replace(plan, noise=self.slack_ * plan.noise)
+
+    def given(self) -> bool:
+        """Whether the user fixed what would have to give way."""
+        return self.noise is not None or self.memory_noise is not None
+
+    def more(self, schedule: Schedule) -> tuple[float, ...]:
+        """The schedule's noise after `slack_` was raised."""
+        return tuple(_MORE * noise for noise in schedule.noise)
+
+    def fits(self, stream: StreamInfo, schedule: Schedule) -> bool:
+        """Whether any tasks that one unit can be in stay within the budget together."""
+        lists = [[self.train_event(task)] for task in stream.tasks]
+        lists += [events for task in stream.tasks if (events := schedule.events(task.number))]
+        return calibrate.fits_mixed(lists, self.budget, stream.tasks_per_unit)
+
+    def train_event(self, task: TaskInfo) -> DpEvent:
+        """What a unit that is trained on is charged."""
+        return self.plan(task).event
 
     def schedule(self, stream: StreamInfo) -> Schedule:
         """All later reads of all blocks, from public facts."""
@@ -43,7 +79,7 @@ class ReplayLearner(GradientLearner):
             batch=self.memory_batch,
             clip=self.clip,
             clipping=self.clipping,
-            noise=(self.memory_noise or 1.0,),
+            noise=(1.0 if self.memory_noise is None else self.memory_noise,),
             tasks_per_unit=stream.tasks_per_unit,
             seed=self.seed,
         )
@@ -70,18 +106,8 @@ class ReplayLearner(GradientLearner):
             pairs.append((by_moments(self.plan(task), delta), moments_accountant(rate, noise, steps, delta)))
         return pairs
 
-    def restore(
-        self,
-        tensors: Mapping[str, Tensor],
-        tasks: Sequence[TaskInfo],
-        vault: Vault | None = None,
-        *,
-        part: str = "all",
-    ) -> None:
-        super().restore(tensors, tasks, vault, part=part)
+    def take_up(self, vault: Vault, part: str) -> None:
         where = "memory" if part == "all" else f"{part}/memory"
-        if vault is None:
-            return
-        for task in tasks:
+        for task in self.tasks_:
             if self.memory_.schedule.events(task.number):
                 self.memory_.blocks[task.number] = reopened(vault, self.stream_, task, where)

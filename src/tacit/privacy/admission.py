@@ -5,13 +5,15 @@ unit more or less changes one unit inside. Bounds are enforced in silence; no co
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from tacit.data import records as data
 from tacit.data.records import Records
 from tacit.data.stream import Label
-from tacit.errors import VaultError
+from tacit.errors import TacitError, VaultError
+from tacit.privacy.billing import Biller
 from tacit.privacy.budget import Unit
 from tacit.privacy.declared import Block, Declared, label_set
 from tacit.privacy.ledger import Ledger, StreamTerms
@@ -25,6 +27,7 @@ class Admission:
     def __init__(self, ledger: Ledger, store: Store | None) -> None:
         self.ledger = ledger
         self._store = store
+        self._billing = Biller(ledger, store)
         self._records: dict[int, Records] = {}
 
     def admit(self, source: Any, declared: Declared) -> Block:
@@ -36,7 +39,7 @@ class Admission:
         keys = self.ledger.keys
         if keys.test and not declared.public:
             self.ledger.policy.require("allow_test_keys", what=f"test keys on the private stream {declared.stream!r}")
-        found = data.read(source, keys.identity_key, declared.records_per_unit, declared.shape)
+        found = _guarded(source, declared, keys.identity_key)
         if declared.budget.unit is Unit.PERSON and not found.has_ids:
             raise VaultError("the budget protects persons, so the source must say whose each record is: (x, y, ids)")
         numbers = declared.labels is not None and isinstance(declared.labels[0], int)
@@ -126,6 +129,14 @@ class Admission:
         """Take a kept block back into memory."""
         return self._hold(block, data.from_tensors(self._folder().load(block.name)))
 
+    def until_saved(self) -> AbstractContextManager[None]:
+        """`with vault.until_saved(): …; save(…)`: after a crash inside, the same calls give the same results."""
+        return self._billing.until_saved()
+
+    def settle(self, block: Block) -> None:
+        """Mark all finished work on the block's stream as released: after a crash between its save and its mark."""
+        self._billing.settle(block.stream_id)
+
     @property
     def has_store(self) -> bool:
         """Whether records can be kept for a later process."""
@@ -160,3 +171,18 @@ class Admission:
                 "this vault has no store; open it with Vault(ledger, store=folder) to keep records on disk"
             )
         return self._store
+
+
+def _guarded(source: Any, declared: Declared, key: bytes) -> Records:
+    """The records of a source; what it raises may quote private ones, and then leaves as a generic sentence."""
+    try:
+        return data.read(source, key, declared.records_per_unit, declared.shape)
+    except (TacitError, KeyboardInterrupt):
+        raise
+    except Exception:
+        if declared.public:
+            raise
+        raise VaultError(
+            "the source failed while its records were read, and its message is withheld because it may quote them; "
+            "try it on public data of the same kind"
+        ) from None

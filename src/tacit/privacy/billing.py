@@ -72,7 +72,7 @@ class Biller:
         self._holder = secrets.token_hex(16) if store is None else store.holder
         self._trial: _Trial | None = None
         self._later: list[tuple[Bill, str | None]] | None = None
-        self._opened: list[Journal] = []
+        self._inside: list[Bill] = []
 
     @contextmanager
     def until_saved(self) -> Iterator[None]:
@@ -83,18 +83,28 @@ class Biller:
         if self._later is not None:
             raise VaultError("until_saved is not nested; end the work around it first")
         later: list[tuple[Bill, str | None]] = []
-        self._later, self._opened = later, []
+        self._later, self._inside = later, []
         try:
             yield
         except BaseException:
-            for journal in self._opened:  # so that the same work can be taken up again in this process
-                journal.close()
+            for bill in self._inside:  # so that the same work can be taken up again in this process
+                bill.journal.close()
             raise
         finally:
             self._later = None
+            for bill in self._inside:
+                bill.later = None
         for bill, output_hash in later:
-            bill.later = None
             bill.release(output_hash)
+
+    def settle(self, stream: int) -> None:
+        """Release what this holder finished and saved, but did not mark, on a stream."""
+        for grant in self._ledger.statement(stream).grants:
+            if grant.state == "CHARGED" and grant.holder == self._holder and self._store is not None:
+                ticket = self._ledger.resume(pin=grant.pin, holder=self._holder)
+                if ticket is not None:
+                    self._ledger.release(ticket, None)
+                self._store.journal(grant.pin).close(forget=True)
 
     def reserve(self, kind: str, reads: Charges, plan: Mapping[str, Any], pin: str) -> Bill:
         """Hold the budget of a grant, or find the grant again if this very work was begun and not finished."""
@@ -142,20 +152,23 @@ class Biller:
         if self._trial is not None:
             return self._under_umbrella(self._trial, reads, in_series)
         journal = Journal(None) if self._store is None else self._store.journal(pin)  # locked: one live holder a pin
-        if self._later is not None:
-            self._opened.append(journal)
         try:
             ticket = None if self._store is None else self._ledger.resume(pin=pin, holder=self._holder)
             if ticket is not None:
-                charged = ticket.charged
-                return Bill(ticket=ticket, journal=journal, ledger=self._ledger, charged=charged, later=self._later)
+                return self._opened(ticket, journal, charged=ticket.charged)
             journal.clear()
             charges = [(block.id, event) for block, event in reads]
             ticket = book(charges, pin=pin, holder=self._holder, kind=kind, plan=dict(plan))
         except BaseException:
             journal.close()
             raise
-        return Bill(ticket=ticket, journal=journal, ledger=self._ledger, charged=charged, later=self._later)
+        return self._opened(ticket, journal, charged=charged)
+
+    def _opened(self, ticket: Ticket, journal: Journal, *, charged: bool) -> Bill:
+        bill = Bill(ticket=ticket, journal=journal, ledger=self._ledger, charged=charged, later=self._later)
+        if self._later is not None:
+            self._inside.append(bill)
+        return bill
 
     def _under_umbrella(self, trial: _Trial, reads: Charges, in_series: bool) -> Bill:
         if in_series:

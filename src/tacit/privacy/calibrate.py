@@ -5,23 +5,27 @@ integers, so a plan that was calibrated here is never refused there.
 """
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
+from itertools import combinations_with_replacement
 
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import PlanError
-from tacit.privacy.accounting import Method, epsilon
+from tacit.privacy.accounting import Method, epsilon, rdp_curve, rdp_to_epsilon
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import gaussian, poisson_gaussian, repeat
+from tacit.privacy.events import compose, gaussian, poisson_gaussian, repeat, to_json
 
 NANO = 10**9
 """Prices are whole nano-ε, rounded up; budgets are rounded down."""
 INFINITE_PRICE = 2**62
 TOLERANCE = 1e-4
 """How close, relatively, a calibrated number is to the best one."""
+MOST_CHOICES = 12
+"""So many choices of lists are priced one by one; beyond, the sum of the largest Rényi curves is the bound."""
 _MOST_NOISE, _LEAST_NOISE = 1e7, 1e-3
 _MOST_STEPS, _LEAST_RATE = 10**9, 1e-12
 _MOST_TRIALS = 60
@@ -41,6 +45,21 @@ def allowance(budget: Budget) -> int:
 def fits(event: DpEvent, budget: Budget, times: int = 1) -> bool:
     """Whether `times` such events, committed together, stay within the budget: what calibration and gate ask."""
     return price(event, budget, times) <= allowance(budget)
+
+
+def fits_mixed(lists: Sequence[Sequence[DpEvent]], budget: Budget, times: int) -> bool:
+    """Whether any `times` of these lists, met by one unit in as many tasks, stay within the budget.
+
+    As the gate asks: every choice is priced where there are few, else the largest Rényi curves are added up."""
+    shown = {tuple(sorted(to_json(event) for event in one)): one for one in lists}
+    counted = {name: Counter(name) for name in shown}
+    largest = [shown[name] for name, events in counted.items() if not any(events < other for other in counted.values())]
+    if math.comb(len(largest) + times - 1, times) <= MOST_CHOICES:
+        choices = combinations_with_replacement(largest, times)
+        return all(fits(compose([event for one in choice for event in one]), budget) for choice in choices)
+    curves = [rdp_curve(compose(one), budget.adjacency) for one in largest]
+    worst = [times * max(at_order) for at_order in zip(*curves, strict=True)]
+    return rdp_to_epsilon(worst, budget.delta) <= budget.epsilon
 
 
 def noise_for(

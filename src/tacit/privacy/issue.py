@@ -54,8 +54,10 @@ def issue(
     tuning: Tuning = "none",
     audits: Sequence[Audit] = (),
     observer: Observer | None = None,
+    coins: str | None = None,
 ) -> Certificate:
-    """The certificate of a stream as the ledger stands now. `tuning`: how hyper-parameters were chosen (declared)."""
+    """The certificate of a stream as the ledger stands now. `tuning`: how hyper-parameters were chosen (declared);
+    `coins`: which public coins the bound is conditional on."""
     if tuning == "not accounted":
         ledger.policy.require("allow_uncharged_tuning", what="a certificate of a model tuned on uncharged private data")
     statement = ledger.statement(stream_id)
@@ -90,7 +92,7 @@ def issue(
         mechanisms=tuple(_mechanism(grant, test_keys) for grant in statement.grants if grant.state != "VOID"),
         labels=Labels(policy=_label_policy(statement)),
         task_schedule=Schedule(plans_fixed_in_advance=terms.fixed_schedule),
-        assumptions=tuple(_assumptions(statement, test_keys)),
+        assumptions=tuple(_assumptions(statement, test_keys, coins)),
         tuning=tuning,
         not_accounted=(
             *(("hyper-parameter tuning on private data",) if tuning == "not accounted" else ()),
@@ -125,7 +127,7 @@ def _reason(statement: Statement, test_keys: bool) -> str | None:
     return None
 
 
-def _assumptions(statement: Statement, test_keys: bool) -> list[Assumption]:
+def _assumptions(statement: Statement, test_keys: bool, coins: str | None) -> list[Assumption]:
     terms = statement.terms
     person = f"one {terms.budget.unit} is in at most {terms.tasks_per_unit} task(s)"
     exposed = any(block.row.exposed for block in statement.blocks)
@@ -164,6 +166,8 @@ def _assumptions(statement: Statement, test_keys: bool) -> list[Assumption]:
     ]
     if terms.tasks_per_unit > 1 and terms.fixed_schedule:
         found.append(one("fixed schedule", "declared", "the plans of all tasks were fixed before the first release"))
+    if coins is not None:
+        found.append(one("public coins", "declared", f"the bound is conditional on public coins: {coins}"))
     if statement.raises:
         found.append(one("raised budget", "declared", "the decision to raise the budget did not depend on releases"))
     if any("through" in grant.plan for grant in statement.grants):

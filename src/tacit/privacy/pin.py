@@ -1,6 +1,7 @@
 """The hash of a piece of work: what a grant was billed for, so that it cannot serve for anything else (rule 14)."""
 
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping
 from functools import partial
@@ -38,9 +39,24 @@ def _describe(part: Any) -> Any:
         return tensor_hash(part)
     if isinstance(part, partial):
         return [_describe(part.func), _describe(part.args), _describe(part.keywords)]
+    if inspect.ismethod(part):
+        return [_describe(part.__func__), _owner(part.__self__)]
+    if callable(part) and not hasattr(part, "__code__") and not isinstance(part, type):
+        return [type(part).__module__, getattr(part, "__qualname__", ""), _owner(part)]
     if callable(part):
         return [getattr(part, "__module__", ""), getattr(part, "__qualname__", type(part).__qualname__), _code(part)]
     return repr(part)
+
+
+def _owner(thing: Any) -> Any:
+    """The plain values, tensors and modules that an object holds: two objects of one class are not the same work."""
+    if isinstance(thing, nn.Module | type):
+        return _describe(thing)
+    plain = (str, int, float, bool, type(None), Tensor, nn.Module, list, tuple, Mapping)
+    held = {
+        name: _describe(value) for name, value in getattr(thing, "__dict__", {}).items() if isinstance(value, plain)
+    }
+    return [type(thing).__qualname__, held]
 
 
 def _code(function: Any) -> Any:

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tacit.errors import VaultError
+from tacit.privacy.pin import checksum
 
 _ENTRY = struct.Struct("<qq")
 
@@ -27,7 +28,7 @@ class Journal:
     def __init__(self, path: Path | None) -> None:
         self._entries: list[tuple[int, int]] = []
         self._file = None
-        self._path = path
+        self._path, self._closed = path, False
         if path is None:
             return
         self._file = open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0)  # noqa: SIM115, PTH123
@@ -46,35 +47,60 @@ class Journal:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def leave(self, step: int, checksum: tuple[int, int]) -> None:
+    def leave(self, step: int, mark: tuple[int, int]) -> None:
         """Note the result of `step`, which is about to leave; refuse if another one left before."""
+        if self._closed:
+            raise VaultError("this grant was given up; ask for the same work again to go on with it")
         if step < len(self._entries):
-            if self._entries[step] != checksum:
+            if self._entries[step] != mark:
                 raise VaultError(
                     f"step {step} of this grant already released another gradient; go on with the same parameters, "
                     "model, loss and random state as before, or ask for a new grant"
                 )
             return
-        self._entries.append(checksum)
         if self._file is not None:
             try:
-                self._file.write(_ENTRY.pack(*checksum))
+                if self._file.write(_ENTRY.pack(*mark)) != _ENTRY.size:
+                    raise OSError(0, "the disk is full")
             except OSError as error:
+                self.close()  # for good: what is not in the file must not leave
                 raise VaultError(
                     f"cannot write the journal of this grant: {error.strerror}; nothing was released"
                 ) from None
+        self._entries.append(mark)
+
+    def keep(self, result: Tensor) -> None:
+        """Write down the one result of an exit that releases once, before it leaves."""
+        self.leave(0, checksum(result))
+        if self._result is not None:
+            _save({"result": result}, self._result)
+
+    def kept(self) -> Tensor | None:
+        """That result, if it left before: work that is taken up again gets it, and never the same noise on another."""
+        if self._result is None or not self._result.exists():
+            return None
+        found: Tensor = load_file(self._result)["result"]
+        return found
+
+    @property
+    def _result(self) -> Path | None:
+        return None if self._path is None else self._path.with_suffix(".safetensors")
 
     def clear(self) -> None:
         """Begin anew: entries of an earlier grant for the same work mean nothing for this one."""
         self._entries.clear()
+        if self._result is not None:
+            self._result.unlink(missing_ok=True)
         if self._file is not None:
             self._file.truncate(0)
             self._file.seek(0)
 
     def close(self, *, forget: bool = False) -> None:
+        self._closed = True
         if self._file is not None and not self._file.closed:
-            if forget and self._path is not None:
-                self._path.unlink(missing_ok=True)
+            for file in (self._path, self._result) if forget else ():
+                if file is not None:
+                    file.unlink(missing_ok=True)
             self._file.close()
 
 
@@ -94,19 +120,19 @@ class Store:
     @property
     def holder(self) -> str:
         """Names this folder, not its contents: a copy has another inode and so another name."""
-        inode = self._identity.stat().st_ino
-        return hashlib.sha256(self._identity.read_bytes() + inode.to_bytes(16, "big")).hexdigest()[:32]
+        found = self._identity.stat()
+        if found.st_nlink > 1:
+            raise VaultError(
+                f"the store {self.path} is linked from another folder; a store has one place, make a new one"
+            )
+        place = found.st_ino.to_bytes(16, "big") + found.st_dev.to_bytes(16, "big")
+        return hashlib.sha256(self._identity.read_bytes() + place).hexdigest()[:32]
 
     def journal(self, pin: str) -> Journal:
         return Journal(self.path / "grants" / f"{pin}.steps")
 
     def save(self, block: str, tensors: dict[str, Tensor]) -> None:
-        path = self._block(block)
-        draft = path.with_suffix(".new")
-        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft)
-        draft.chmod(0o600)
-        draft.replace(path)
+        _save(tensors, self._block(block))
 
     def load(self, block: str) -> dict[str, Tensor]:
         path = self._block(block)
@@ -130,3 +156,12 @@ class Store:
         except FileExistsError:
             pass
         return path
+
+
+def _save(tensors: dict[str, Tensor], path: Path) -> None:
+    """Whole or not at all, and for the owner only."""
+    draft = path.with_suffix(".new")
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft)
+    draft.chmod(0o600)
+    draft.replace(path)

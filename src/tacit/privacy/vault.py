@@ -8,7 +8,6 @@ Conditions: the declarations are true (`Declared`), the store and the key file a
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from tacit.errors import VaultError
 from tacit.gradients import Clipper
 from tacit.privacy import exits, rowwise, toeplitz
 from tacit.privacy.admission import Admission
-from tacit.privacy.billing import Bill, Biller
+from tacit.privacy.billing import Bill
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.declared import Block, Loss, Read, label_space
 from tacit.privacy.grant import Grant, clip_rule, prepare, targets
@@ -31,7 +30,7 @@ from tacit.privacy.issue import issue
 from tacit.privacy.keys import NOISE
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import gaussian_
-from tacit.privacy.pin import pin
+from tacit.privacy.pin import checksum, pin
 from tacit.privacy.plan import GradientPlan, LabelPlan, Plan, SumPlan
 from tacit.privacy.still import unchanged
 from tacit.privacy.store import Store
@@ -47,7 +46,6 @@ class Vault(Admission):
         if max_batch < 1:
             raise VaultError(f"max_batch must be ≥ 1, got {max_batch}; it is how many records fit in memory at a time")
         super().__init__(ledger, None if store is None else Store(store))
-        self._billing = Biller(ledger, self._store)
         self._most = max_batch
 
     def commit(self, reads: Mapping[Block, Sequence[Plan | dp_event.DpEvent]]) -> None:
@@ -58,10 +56,6 @@ class Vault(Admission):
                 for block, plans in reads.items()
             }
         )
-
-    def until_saved(self) -> AbstractContextManager[None]:
-        """`with vault.until_saved(): …; save(…)`: after a crash inside, the same calls give the same results."""
-        return self._billing.until_saved()
 
     def grant(
         self,
@@ -199,8 +193,10 @@ class Vault(Admission):
         # Without candidates the names are sorted: the order of the records must not show.
         names = sorted(counts, key=repr) if plan.candidates is None else plan.candidates
         noise_key = keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)
-        noise = gaussian_(torch.empty(len(names)), noise_key, 0, plan.std).tolist()
-        kept = tuple(name for name, z in zip(names, noise, strict=True) if counts.get(name, 0.0) + z >= plan.cut)
+        noisy = gaussian_(torch.empty(len(names)), noise_key, 0, plan.std)
+        noisy += torch.tensor([counts.get(name, 0.0) for name in names])
+        bill.journal.leave(0, checksum(noisy))
+        kept = tuple(name for name, count in zip(names, noisy.tolist(), strict=True) if count >= plan.cut)
         bill.release()
         return kept
 
@@ -267,6 +263,9 @@ class Vault(Admission):
         keys = self.ledger.keys
         series = f"{block.stream}/{kind}/{plan.series}/{pin(**described)[:16]}" if plan.horizon > 1 else None
         bill = self._bill(kind, block, plan.event, described, series=series, horizon=plan.horizon)
+        if (before := bill.journal.kept()) is not None:
+            bill.release()
+            return before
         total = compute().to(torch.float64)
         if series is None:
             key = keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)
@@ -278,6 +277,7 @@ class Vault(Admission):
             for back, weight in enumerate(toeplitz.inverse(plan.horizon)[: now + 1]):
                 noise += weight * gaussian_(torch.empty(shape), key, now - back, plan.std)
         out = (total + bound * noise).to(torch.float32)
+        bill.journal.keep(out)
         bill.release()
         return out
 

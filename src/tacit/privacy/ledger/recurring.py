@@ -13,13 +13,11 @@ from itertools import chain, combinations_with_replacement
 from sqlalchemy import Connection
 
 from tacit.privacy.budget import Budget
+from tacit.privacy.calibrate import MOST_CHOICES
 from tacit.privacy.ledger import eventlists
 from tacit.privacy.ledger.eventlists import Texts
 from tacit.privacy.ledger.prices import Prices
 from tacit.privacy.ledger.profile import Face
-
-MOST = 12
-"""So many choices are priced one by one; beyond, the sum of the largest Rényi curves is the bound."""
 
 
 def worst(
@@ -43,7 +41,7 @@ def worst(
     if len(largest) == 1:
         return prices.nano(connection, _texts(connection, largest[0]), budget, k if ahead else min(k, roots))
     size = min(k, roots)
-    if math.comb(len(largest) + size - 1, size) > MOST:
+    if math.comb(len(largest) + size - 1, size) > MOST_CHOICES:
         return None
     places = {face: sum(n for group, n in groups.items() if _reach(group, face, shown)) for face in largest}
     choices = (Counter(choice) for choice in combinations_with_replacement(largest, size))

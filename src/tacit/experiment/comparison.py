@@ -1,0 +1,98 @@
+"""A sweep as one table: methods side by side where they are few, one line a cell where they are many."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tacit.experiment import summary
+from tacit.experiment.summary import Summary
+from tacit.experiment.sweep import DONE, Cell
+from tacit.experiment.table import of, share
+
+FEW = 4
+
+
+def show(cells: Sequence[Cell], console: Console) -> None:
+    """Print what is known of the cells."""
+    names = labels([cell.changes for cell in cells])
+    done = [summary.read(cell.config, cell.folder) if cell.status == DONE else None for cell in cells]
+    known = [one for one in done if one is not None]
+    console.print()
+    if len(known) == len(cells) <= FEW and len({one.tasks for one in known}) == 1:
+        console.print(_beside(names, known))
+    else:
+        console.print(_lines(names, cells, done))
+    for one in known:
+        if one.metrics["epsilon_certified"] is None:
+            reason = one.metrics["epsilon_certified_reason"]
+            console.print(Text(f"{one.metrics['method']}: no finite epsilon is certified: {reason}", style="bold red"))
+    if known:
+        protocols = {one.metrics["task_id"] for one in known}
+        console.print(
+            f"task at test: {', '.join(sorted(protocols))}; ± is the standard deviation over seeds", style="dim"
+        )
+
+
+def labels(changes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What tells the cells apart: the method, then whatever else takes several values within a method."""
+    method = "learner.method"
+    by_method: dict[Any, list[Mapping[str, Any]]] = {}
+    for one in changes:
+        by_method.setdefault(one.get(method), []).append(one)
+
+    def label(one: Mapping[str, Any]) -> str:
+        peers = by_method[one.get(method)]
+        differ = [key for key in one if key != method and any(peer.get(key) != one[key] for peer in peers)]
+        words = [f"{key.rpartition('.')[2]}={one[key]}" for key in differ]
+        return " ".join(([str(one[method])] if method in one else []) + words) or "base"
+
+    return [label(one) for one in changes]
+
+
+def _beside(names: Sequence[str], found: Sequence[Summary]) -> Table:
+    table = Table("", *names, box=None, padding=(0, 2, 0, 0))
+    for place, task in enumerate(found[0].tasks):
+        table.add_row(task, *(_at(one, place) for one in found))
+    for title, key in (("average accuracy", "average_accuracy"), ("forgetting", "forgetting")):
+        table.add_row(Text(title, style="bold"), *(of(one.metrics[key]) for one in found))
+    table.add_row("ε claimed, per task / in all", *(_claimed(one.metrics) for one in found))
+    table.add_row(Text("ε certified", style="bold"), *(_certified(one.metrics) for one in found))
+    return table
+
+
+def _lines(names: Sequence[str], cells: Sequence[Cell], found: Sequence[Summary | None]) -> Table:
+    table = Table(
+        "",
+        "average accuracy",
+        "forgetting",
+        "ε claimed, per task / in all",
+        "ε certified",
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
+    for name, cell, one in zip(names, cells, found, strict=True):
+        if one is None:
+            table.add_row(name, Text(cell.status, style="yellow"))
+        else:
+            figures = (of(one.metrics[key]) for key in ("average_accuracy", "forgetting"))
+            table.add_row(name, *figures, _claimed(one.metrics), _certified(one.metrics))
+    return table
+
+
+def _at(one: Summary, place: int) -> str:
+    return share(one.last_row[place].mean, one.last_row[place].std) if one.last_row else "not measured"
+
+
+def _claimed(metrics: Mapping[str, Any]) -> str:
+    claimed = metrics["epsilon_claimed"]
+    return "–" if claimed is None else f"{claimed['per_task']:.3g} / {claimed['total']:.3g}"
+
+
+def _certified(metrics: Mapping[str, Any]) -> Text:
+    certified = metrics["epsilon_certified"]
+    if certified is None:
+        return Text("none", style="bold red")
+    return Text(f"{certified['per_record']:.3g} (a {certified['unit']}, δ = {certified['delta']:g})", style="green")
