@@ -209,7 +209,7 @@ def test_a_private_file_is_no_test_file(test: str, tmp_path: Path) -> None:
     path = world(tmp_path, content, files={"train": "t.csv", "test": test})
     (tmp_path / "linked.csv").symlink_to(tmp_path / "t.csv")
     (tmp_path / "hard.csv").hardlink_to(tmp_path / "t.csv")
-    with pytest.raises(DataError, match="is the private data of files.train"):
+    with pytest.raises(DataError, match=r"is the private data of files\.train"):
         open_declared(path)
     code, said = checked(path)
     assert code == 1 and "is the private data" in said and "holds texts" not in said
@@ -222,7 +222,7 @@ def test_a_folder_in_a_private_one_is_no_test_folder(train: str, test: str, tmp_
     (tmp_path / "pets" / "feb").mkdir(parents=True)
     (tmp_path / "other").mkdir()
     folders = {"files": {"train": train, "test": test}, "unit": "record", "shape": [1, 2, 2]}
-    with pytest.raises(DataError, match="is the private data of files.train"):
+    with pytest.raises(DataError, match=r"is the private data of files\.train"):
         open_declared(world(tmp_path, b"", **folders))
     open_declared(world(tmp_path, b"", **folders, public=True))
 

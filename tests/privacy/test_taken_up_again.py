@@ -85,7 +85,7 @@ def test_a_result_that_could_not_be_written_down_does_not_leave(
     journal: Journal = grant._bill.journal
     monkeypatch.setattr(journal, "_file", Full())
     for _ in range(2):  # neither the first time nor the second
-        with pytest.raises(VaultError, match="cannot write the journal|given up"):
+        with pytest.raises(VaultError, match=r"cannot write the journal|given up"):
             grant.gradient()
 
 
@@ -132,3 +132,11 @@ def test_a_source_that_fails_is_not_quoted(ledger: Ledger) -> None:
     with pytest.raises(VaultError, match="withheld") as error:
         Vault(ledger).admit(Bad(), facts)
     assert "John" not in str(error.value) and error.value.__suppress_context__
+
+
+def test_one_odd_label_is_one_label_outside(ledger: Ledger) -> None:
+    rows = [(torch.full((4,), float(i)), i % 3) for i in range(30)]
+    facts = Declared(stream="s", task="t", budget=BUDGET, size=30, labels=range(3))
+    vault = Vault(ledger)
+    block = vault.admit([*rows, (torch.ones(4), "odd")], facts)
+    assert vault._of(block).units == 31 and len(vault._of(block).y) == 30

@@ -60,7 +60,7 @@ def _dataset(data: Any, shape: tuple[int, ...] | None) -> Source:
     if len(data) and not (isinstance(data[0], tuple | list) and len(data[0]) in (2, 3)):
         raise VaultError(_WANTED + f", and this one gives {type(data[0]).__name__} of another length")
     rest = [data[i][1:] for i in range(len(data))]
-    labels = _column([np.asarray(row[0])[()] for row in rest], "y") if rest else np.zeros(0, dtype=np.int64)
+    labels = _labels([np.asarray(row[0])[()] for row in rest]) if rest else np.zeros(0, dtype=np.int64)
     ids = _names([row[1] for row in rest]) if rest and len(rest[0]) > 1 else None
     if not rest and shape is None:
         raise VaultError("this source holds no record and cannot tell their shape; declare it with Declared(shape=…)")
@@ -70,6 +70,15 @@ def _dataset(data: Any, shape: tuple[int, ...] | None) -> Source:
         return torch.stack([_tensor(data[row][0]) for row in rows.tolist()]) if len(rows) else empty
 
     return Source(fetch=fetch, labels=labels, ids=ids)
+
+
+def _labels(values: list[Any]) -> NDArray[Any]:
+    """Labels as they are: where some are texts and some are not, none decides how the others are read."""
+    if len({isinstance(value, str) for value in values}) == 1:
+        return _column(values, "y")
+    mixed = np.empty(len(values), dtype=object)
+    mixed[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return mixed
 
 
 def _column(values: Any, name: str) -> NDArray[Any]:
