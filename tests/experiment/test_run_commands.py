@@ -49,7 +49,6 @@ def test_wrong_calls_are_one_sentence() -> None:
         (["run", "quikstart"], "did you mean quickstart?"),
         (["run", "quickstart", "--set", "learner.stepz=1"], "did you mean steps?"),
         (["run", "quickstart", "--resume"], "--resume needs the folder of the run"),
-        (["run", "compare"], "use `tacit sweep compare`"),
         (["sweep", "quickstart", "--grid", "learner.steps"], "--grid takes key=value,value"),
     ):
         found = tacit(*arguments)
@@ -122,3 +121,30 @@ def test_a_table_of_ones_own_trains_by_one_command(tmp_path: Path) -> None:
     assert metrics["epsilon_certified"]["per_record"] <= 2
     again = tacit("run", "visits.yaml", "--ledger", "visits.ledger", "--epsilon", "2", *short[:-3], "--out", "s")
     assert again.exit_code == 1 and "has been read" in again.stderr  # nobody is charged twice unseen
+
+
+def test_a_sweep_is_run_and_compared(tmp_path: Path) -> None:
+    base = make_config(
+        data={"source": "digits", "scenario": "permuted", "tasks": 2, "limit": 60},
+        learner={"method": "NaiveDPSGD", "steps": 5, "batch": 20},
+    ).plain()
+    cells = [{"learner.method": "NaiveDPSGD"}, {"learner.method": "AGEM", "learner.steps": 5}]
+    Path("both.yaml").write_text(yaml.safe_dump({"kind": "sweep", "name": "both", "base": base, "cells": cells}))
+    found = tacit("run", "both.yaml", "--out", str(tmp_path / "r"), "--processes", "1", "--quiet")
+    assert found.exit_code == 0, found.output
+    for words in ("NaiveDPSGD", "AGEM", "permutation-2", "average accuracy", "ε certified", "no finite epsilon"):
+        assert words in found.stdout
+    alone = tacit("run", "both.yaml", "--method", "NaiveDPSGD", "--out", str(tmp_path / "one"), "--quiet", "--json")
+    assert json.loads(alone.stdout)["method"] == "NaiveDPSGD"
+    wrong = tacit("run", "both.yaml", "--set", "learner.stepz=3")
+    assert wrong.exit_code == 1 and "did you mean steps?" in wrong.stderr
+    longer = tacit("sweep", "both.yaml", "--set", "learner.steps=6", "--out", str(tmp_path / "s"), "--json", "--quiet")
+    assert [cell["status"] for cell in json.loads(longer.stdout)] == ["done", "done"]
+
+
+def test_labels_of_cells_say_what_differs() -> None:
+    from tacit.experiment.comparison import labels
+
+    changes = [{"learner.method": m, "budget.epsilon": e, "lr": 1} for m in ("A", "B") for e in (1, 2)]
+    assert labels(changes) == ["A epsilon=1", "A epsilon=2", "B epsilon=1", "B epsilon=2"]
+    assert labels([{"learner.steps": 3}, {"learner.steps": 4}]) == ["steps=3", "steps=4"] and labels([{}]) == ["base"]

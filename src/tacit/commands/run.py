@@ -81,7 +81,7 @@ def run(
 
     short = {"learner.method": method, "budget.epsilon": epsilon, "seeds": seeds}
     asked = [*(sets or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
-    with sentences(), _stopping():
+    with sentences(), _stopping("--resume goes on from here"):
         config = _named(what, asked, alone=method is not None)
         place = _place(what, config, folder, resume=resume)
         if isinstance(config, Sweep):
@@ -122,7 +122,7 @@ def sweep(
     from tacit.experiment.display import display
     from tacit.experiment.sweep import sweep as run_all
 
-    with sentences(), _stopping():
+    with sentences(), _stopping("the same command goes on"):
         plan = _plan(what, grid or [], sets or [])
         place = folder or Path("runs") / _plain(plan.name)
         with display(err, quiet=quiet) as tell:
@@ -140,6 +140,7 @@ def presets(as_json: Json = False) -> None:
             out.print_json(json.dumps([asdict(one) for one in found]))
             return
         table = Table("preset", "what", "data", box=None, padding=(0, 2, 0, 0))
+        table.columns[0].no_wrap = True
         for one in found:
             here = Text(", ".join(one.needs) or "none")
             if one.missing:
@@ -192,8 +193,12 @@ def _plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
         values = {"kind": "sweep", "name": f"{base.get('name', what)}-sweep", "base": base, "grid": points}
     else:
         base = values["base"] if isinstance(values["base"], dict) else plain(values["base"])
-        values["base"] = override(base, [parse(one) for one in sets])
-        values["grid"] = {**values.get("grid", {}), **points}
+        changes = [parse(one) for one in sets]
+        values["base"] = override(base, changes)
+        load(values["base"])  # a wrong key or value is said before the first cell
+        said = {key for key, _ in changes}  # what the call says counts more than what the cells say
+        values["cells"] = [{k: v for k, v in cell.items() if k not in said} for cell in values.get("cells", ())]
+        values["grid"] = {**{k: v for k, v in values.get("grid", {}).items() if k not in said}, **points}
     found = load(values)
     assert isinstance(found, Sweep)
     return found
@@ -228,14 +233,14 @@ def _show_cells(cells: "list[Cell]", place: Path, *, as_json: bool) -> None:
 
 
 @contextmanager
-def _stopping() -> Iterator[None]:
+def _stopping(how: str) -> Iterator[None]:
     """After Ctrl-C: the sentence that says how to go on, and the exit code that shells expect."""
     from tacit.experiment.events import Stopped
 
     try:
         yield
     except Stopped as stopped:
-        err.print(Text(str(stopped), style="yellow"))
+        err.print(Text(f"{stopped}; {how}", style="yellow"))
         raise typer.Exit(STOPPED) from None
 
 

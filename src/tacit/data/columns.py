@@ -3,6 +3,7 @@
 No message here quotes a value, and none depends on the records: what cannot be read is missing.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tacit.data.declaration import Declaration
+from tacit.data.declaration import Decimal, Declaration
 from tacit.data.facts import WHOLE
 from tacit.data.samples import Array, Floats
 from tacit.data.stream import Label
@@ -55,17 +56,19 @@ def names(column: Any) -> Any:
     return pc.if_else(pc.equal(found, ""), pa.scalar(None, pa.string()), found)
 
 
-def numbers(column: Any) -> NDArray[np.float64]:
-    """One number per record, NaN where there is none; texts are read as numbers."""
+def numbers(column: Any, decimal: Decimal = ".") -> NDArray[np.float64]:
+    """One number per record, NaN where there is none; texts are read as numbers with this decimal mark."""
     column = _plain(column)
     if is_text(column.type):
         written = texts(column)
-        column = pc.if_else(pc.match_substring_regex(written, NUMBER), written, pa.scalar(None, pa.string()))
+        pattern = NUMBER.replace(r"\.", re.escape(decimal))
+        found = pc.if_else(pc.match_substring_regex(written, pattern), written, pa.scalar(None, pa.string()))
+        column = pc.replace_substring(found, decimal, ".")
     elif not is_number(column.type):
         return np.full(len(column), np.nan)
-    found: NDArray[np.float64] = np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-    found[~np.isfinite(found)] = np.nan
-    return found
+    values: NDArray[np.float64] = np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    values[~np.isfinite(values)] = np.nan
+    return values
 
 
 def one_hot(column: Any, categories: Sequence[Label]) -> NDArray[np.float64]:
@@ -77,12 +80,12 @@ def one_hot(column: Any, categories: Sequence[Label]) -> NDArray[np.float64]:
     return found
 
 
-def labels(column: Any, space: Sequence[Label]) -> Array:
+def labels(column: Any, space: Sequence[Label], decimal: Decimal = ".") -> Array:
     """Labels of the declared kind. One that cannot be read as such becomes a label outside the public set."""
     if isinstance(space[0], str):
         return np.asarray([value or "" for value in texts(column).to_pylist()], dtype=str).reshape(len(column))
     outside = min(int(label) for label in space) - 1
-    found = numbers(column)
+    found = numbers(column, decimal)
     kept = np.where(np.isfinite(found) & (found == np.floor(found)) & (np.abs(found) < 2**53), found, outside)
     return kept.astype(np.int64)
 

@@ -1,8 +1,8 @@
 """A private CSV file, read so that one line is at most one record and touches no other.
 
 A line ends at a newline, and at nothing else: a quoted cell cannot hold one. A line is left out in silence when its
-quotes do not stand in pairs around whole cells, when it is not UTF-8, holds NUL or a carriage return, has another
-number of cells than the header, or is longer than `LONGEST`. All of this is decided on each line by itself, so that
+quotes do not stand in pairs around whole cells, when it is not in the declared encoding, holds NUL or a carriage
+return, has another number of cells than the header, or is longer than `LONGEST`. All of this is decided on each line by itself, so that
 adding or removing a line adds or removes at most one record.
 """
 
@@ -15,21 +15,30 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
+from tacit.data.declaration import Encoding
 from tacit.errors import DataError
 
 LONGEST = 2**24
 """Bytes of a line."""
 BLOCK = 2**22
 """Bytes that are parsed at a time, about."""
+OTHERS = ";\t|"
+"""What often stands between cells, other than a comma."""
 
 
 class CsvFile:
     """The columns of a CSV file, every cell a text: kinds are declared, never guessed from the records."""
 
-    def __init__(self, path: Path, delimiter: str) -> None:
-        self._path, self._delimiter = path, delimiter
+    def __init__(self, path: Path, delimiter: str, encoding: Encoding) -> None:
+        self._path, self._delimiter, self._encoding = path, delimiter, encoding
         # Without a schema Arrow would guess kinds from the records.
-        self.schema = pa.schema([(name, pa.string()) for name in csv_header(path, delimiter)])
+        self.schema = pa.schema([(name, pa.string()) for name in csv_header(path, delimiter, encoding)])
+
+    def lines(self) -> int:
+        """How many lines could be records. Private."""
+        with self._path.open("rb") as file:
+            file.readline(LONGEST)
+            return sum(bool(line) for lines in _blocks(file, self._encoding) for line in lines)
 
     def to_batches(self, *, columns: list[str]) -> Iterator[Any]:
         """The records of these columns, in parts."""
@@ -42,7 +51,7 @@ class CsvFile:
         )
         with self._path.open("rb") as file:
             file.readline(LONGEST)
-            for lines in _blocks(file):
+            for lines in _blocks(file, self._encoding):
                 # Arrow drops a byte order mark at the start of what it reads; an empty line there keeps it from
                 # treating the first record of a block otherwise than the rest.
                 block = b"\n" + b"\n".join(_sound(lines, self._delimiter)) + b"\n"
@@ -53,26 +62,39 @@ class CsvFile:
                 yield from arrow_csv.read_csv(pa.BufferReader(block), read, parse, convert).to_batches()
 
 
-def csv_header(path: Path, delimiter: str) -> tuple[str, ...]:
+def csv_header(path: Path, delimiter: str, encoding: Encoding) -> tuple[str, ...]:
     """The column names in the first line. A line that may be a record is refused, and not quoted."""
     try:
         with path.open("rb") as file:
             line = file.readline(LONGEST)
-        content = _content(line).removeprefix(b"\xef\xbb\xbf")
+        content = _content(line, encoding).removeprefix(b"\xef\xbb\xbf")
         text, sound = content.decode(), len(line) < LONGEST and _sound([content], delimiter)
         cells = next(csv.reader([text], delimiter=delimiter), []) if sound else []
-    except (OSError, UnicodeDecodeError, csv.Error):
+    except UnicodeDecodeError:
+        raise DataError(
+            f"the first line of {path} is not UTF-8; for a file in Latin-1 say files.encoding: latin-1 (in `tacit data "
+            "declare`: --encoding latin-1)"
+        ) from None
+    except (OSError, csv.Error):
         raise DataError(f"{path} cannot be read as a table; it should be CSV or Parquet") from None
     names = tuple(cell.strip() for cell in cells)
     # Under another delimiter than the declared one a whole record looks like one name.
-    pieces = [piece.strip() for name in names for piece in re.split(r"[;\t|]", name)]
+    pieces = [piece.strip() for name in names for piece in re.split(f"[{OTHERS}]", name)]
     if not names or len(set(names)) != len(names) or any(not piece or _is_number(piece) for piece in pieces):
         raise DataError(f"the first line of {path} does not look like column names; add a header line")
+    # One column cannot be a label and a feature.
+    mark = next((mark for mark in OTHERS if len(names) == 1 and mark in names[0]), None)
+    if mark is not None:
+        said = {"\t": "tab"}.get(mark, f"'{mark}'")
+        raise DataError(
+            f"the first line of {path} is one name under the delimiter {delimiter!r}; say files.delimiter: {said} (in "
+            f"`tacit data declare`: --delimiter {said})"
+        )
     return names
 
 
-def _blocks(file: BinaryIO) -> Iterator[list[bytes]]:
-    """The lines of a file without their ends, some at a time."""
+def _blocks(file: BinaryIO, encoding: Encoding) -> Iterator[list[bytes]]:
+    """The lines of a file without their ends, in UTF-8 if they are in its encoding, some at a time."""
     lines: list[bytes] = []
     size = 0
     while line := file.readline(LONGEST):
@@ -80,7 +102,7 @@ def _blocks(file: BinaryIO) -> Iterator[list[bytes]]:
             while (rest := file.readline(LONGEST)) and not rest.endswith(b"\n"):
                 pass
             continue
-        lines.append(_content(line))
+        lines.append(_content(line, encoding))
         size += len(line)
         if size >= BLOCK:
             yield lines
@@ -89,8 +111,9 @@ def _blocks(file: BinaryIO) -> Iterator[list[bytes]]:
         yield lines
 
 
-def _content(line: bytes) -> bytes:
-    return line.removesuffix(b"\n").removesuffix(b"\r")
+def _content(line: bytes, encoding: Encoding) -> bytes:
+    content = line.removesuffix(b"\n").removesuffix(b"\r")
+    return content if encoding == "utf-8" else content.decode(encoding).encode()
 
 
 def _sound(lines: list[bytes], delimiter: str) -> list[bytes]:

@@ -27,6 +27,8 @@ from tacit.errors import DataError
 
 Count = Annotated[int, Field(ge=1, strict=True)]
 Text = Annotated[str, Field(min_length=1)]
+Decimal = Literal[".", ","]
+Encoding = Literal["utf-8", "latin-1"]
 Labels = Annotated[tuple[Label, ...], BeforeValidator(label_list)]
 
 
@@ -37,13 +39,17 @@ class _Part(BaseModel):
 class Files(_Part):
     """Where the data lies: CSV, Parquet, .npz, or a folder of images; relative to the declaration.
 
-    A line of a CSV file is a record: no cell holds a newline, also not in quotes."""
+    A line of a CSV file is a record: no newlines in cells, also not in quotes."""
 
     train: Text
     test: Text | None = None
     """A public file, and not the private one; or none: accuracy is then a charged query."""
     delimiter: Annotated[str, BeforeValidator(one_delimiter)] = ","
     """Of a CSV file."""
+    decimal: Decimal = "."
+    """What stands before the decimals of a number that is written as a text; a number has no other mark in it."""
+    encoding: Encoding = "utf-8"
+    """Of a CSV file; a line that is written otherwise is left out in silence."""
 
 
 class Columns(_Part):
@@ -62,7 +68,10 @@ class TaskEntry(_Part):
 
 
 class Declaration(_Part):
-    """The public facts of private data."""
+    """The public facts of private data.
+
+    `Declaration.of(facts)` and `Declaration.load(path)` are the ways in: they say in one sentence what is wrong, where
+    the plain constructor raises pydantic's own error."""
 
     name: Text
     """Of the stream, for ever: its budget is found by it in the ledger."""
@@ -101,6 +110,11 @@ class Declaration(_Part):
             outside = set(task.labels or ()) - set(self.labels)
             if outside:
                 raise ValueError(f"tasks: {task.name} has labels that the stream has not, {sorted(outside, key=str)}")
+        if self.tasks_per_unit > len(self.tasks):
+            raise ValueError(
+                f"tasks_per_unit: a {self.unit} cannot be in {self.tasks_per_unit} tasks where {len(self.tasks)} are "
+                f"declared; say at most {len(self.tasks)}, or declare the tasks to come"
+            )
         return self
 
     @classmethod
@@ -149,21 +163,31 @@ _NAMES = {name for model in _KEYS.values() for name in model.model_fields}
 
 
 def _sentence(error: ValidationError, facts: Mapping[str, Any]) -> str:
-    """The first thing that is wrong: its key, its value, and what would be right."""
-    first = error.errors()[0]
+    """The first thing that is wrong: its key, its value, and what would be right. A key that is none comes before one
+    that is missing: they are often the same."""
+    wrong = error.errors()
+    first = next((found for found in wrong if found["type"] == "extra_forbidden"), wrong[0])
     unknown = first["type"] == "extra_forbidden"
     # Between the keys pydantic also names the kinds that it tried.
     place = [part for part in first["loc"] if unknown or isinstance(part, int) or part in _NAMES]
     key, value = ".".join(map(str, place)), _at(facts, place)
     if unknown:
-        parent = _KEYS[str(place[0]) if len(place) > 1 else ""]
-        return f"there is no key {key!r} (value {value!r}); {nearest(str(place[-1]), parent.model_fields)}"
+        parent, name = str(place[0]) if len(place) > 1 else "", str(place[-1])
+        meant = nearest(name, _KEYS[parent].model_fields, _elsewhere(name))
+        return f"{key} is not a key of a declaration (value {value!r}); {meant}"
     if first["type"] == "missing":
         return f"the key {key!r} is missing; say it, nothing is taken from the data"
     if key and value is None:
         return f"the key {key!r} is not filled in; say it, nothing is taken from the data"
     words = str(first["msg"]).removeprefix("Value error, ")
-    return f"{key} = {value!r}: {words[:1].lower()}{words[1:]}" if key else words
+    if not words[:2].isupper():
+        words = words[:1].lower() + words[1:]
+    return f"{key} = {value!r}: {words}" if key else words
+
+
+def _elsewhere(name: str) -> list[str]:
+    """Where a key of this name would be right."""
+    return [f"{part}.{name}".lstrip(".") for part in ("", "files", "columns") if name in _KEYS[part].model_fields]
 
 
 def _at(facts: Any, place: Sequence[Any]) -> Any:

@@ -2,7 +2,7 @@
 
 import datetime
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -53,9 +53,12 @@ def plain_name(name: str) -> str:
 
 
 def one_delimiter(value: Any) -> Any:
-    """What stands between the cells of a CSV file."""
+    """What stands between the cells of a CSV file; a tab may also be written as `tab`."""
+    value = "\t" if value in ("tab", "\\t") else value
     if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in '"\r\n\0':
-        raise ValueError("a delimiter is one ASCII character that is no quote and no line end, such as a semicolon")
+        raise ValueError(
+            "a delimiter is one ASCII character that is no quote and no line end, such as a semicolon, or tab"
+        )
     return value
 
 
@@ -90,7 +93,9 @@ def feature_shape(value: Any) -> Any:
     return tuple(value)
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """The way out of a wrong name: the nearest valid ones, or all."""
+def nearest(name: str, valid: Iterable[str], first: Sequence[str] = ()) -> str:
+    """The way out of a wrong name: those in `first` and the nearest valid ones, or all."""
     names = list(valid)
-    return f"did you mean {', '.join(get_close_matches(name, names) or names)}?" if names else "there is none"
+    return (
+        f"did you mean {', '.join([*first, *get_close_matches(name, names)] or names)}?" if names else "there is none"
+    )

@@ -1,6 +1,8 @@
 """Fetch public data sets from the Hugging Face hub into the data folder, in tacit's own formats. Extra: `hub`."""
 
+import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,8 @@ def _load(source: str, hub: Hub, name: str) -> Any:
     except ImportError:
         raise DataError("fetching needs the package datasets; install it with pip install 'tacit[hub]'") from None
     try:
-        found = datasets.load_dataset(source)
+        with _quiet("huggingface_hub", "datasets"):
+            found = datasets.load_dataset(source)
     except Exception as error:  # the hub's client raises many kinds; each means that nothing was fetched
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{name} could not be fetched from {source}: {why}") from None
@@ -55,6 +58,20 @@ def _load(source: str, hub: Hub, name: str) -> Any:
                 f"{source} has no part {part!r} with columns {hub.image!r} and {hub.label!r}; it is not {name}"
             )
     return {part: found[part].cast_column(hub.image, datasets.Image(decode=False)) for part in PARTS}
+
+
+@contextmanager
+def _quiet(*packages: str) -> Iterator[None]:
+    """What the packages log of retries is left out: the sentence at the end says it."""
+    loggers = [logging.getLogger(package) for package in packages]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _encoded(rows: Any, hub: Hub) -> Iterator[bytes]:

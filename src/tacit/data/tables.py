@@ -5,6 +5,7 @@ listed in `categories`, and a cell that is none is a missing number. A row witho
 Nothing tells how often, and no refusal depends on a cell. Public tables are checked more strictly.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow.dataset as arrow
 
 from tacit.data import columns
 from tacit.data.csv_file import CsvFile, csv_header
-from tacit.data.declaration import Declaration
+from tacit.data.declaration import Decimal, Declaration, Encoding, Files
 from tacit.data.facts import nearest, plain_name
 from tacit.data.samples import Array, Floats
 from tacit.errors import DataError
@@ -29,8 +30,9 @@ class Table:
 
     def __init__(self, declared: Declaration, source: Any, where: str, *, parse: bool = False, test: bool = False):
         """`parse`: every cell is a text, as in CSV. `test`: a public file, which need not say task or person."""
-        self._declared, self._source, self._where = declared, source, where
+        self._declared, self.source, self._where = declared, source, where
         self._public = declared.public or test
+        self._decimal: Decimal = "." if declared.files is None else declared.files.decimal
         # The kinds of cells in a public table: told by its schema, or still to be looked at.
         self._kinds_told, self._checked = self._public and not parse, not (self._public and parse)
         self._names = tuple(source.schema.names)
@@ -46,8 +48,8 @@ class Table:
             raise DataError(f"{where}: persons are protected, so columns.person must name the column that says who")
         for name in filter(None, (self._task, self._person, named.label)):
             self._known(name)
-        self._features = self._choose()
-        width = sum(len(declared.categories.get(name, (1,))) for name in self._features)
+        self.features = self._choose()
+        width = sum(len(declared.categories.get(name, (1,))) for name in self.features)
         self.shape = declared.shape or (width,)
         if np.prod(self.shape) != width:
             raise DataError(f"{where}: {width} features do not fill the declared shape {list(self.shape)}")
@@ -57,31 +59,39 @@ class Table:
         rows are of it."""
         self.check_kinds()
         found = self._rows(task)
-        made = [np.zeros((len(found), 0)), *(self._feature(found.column(name), name) for name in self._features)]
+        made = [np.zeros((len(found), 0)), *(self._feature(found.column(name), name) for name in self.features)]
         x = columns.single(np.concatenate(made, axis=1)).reshape(len(found), *self.shape)
         ids = None if self._person is None else np.asarray(columns.names(found.column(self._person)).to_pylist(), str)
-        return x, columns.labels(found.column(self._declared.columns.label), self._declared.labels), ids
+        return x, self.labels(found), ids
+
+    def labels(self, part: Any) -> Array:
+        """The labels in these rows."""
+        return columns.labels(part.column(self._declared.columns.label), self._declared.labels, self._decimal)
+
+    def numbers(self, part: Any, name: str) -> Array:
+        """The numbers in a column of these rows, NaN where there is none."""
+        return columns.numbers(part.column(name), self._decimal)
 
     def check_kinds(self) -> None:
         """Refuse texts where numbers are declared, in a public table only: there cells may decide. Cells of a CSV file
         have no kind, so a column is refused if it has cells and not one of them is a number."""
         if self._checked:
             return
-        plain = [name for name in self._features if name not in self._declared.categories]
+        plain = [name for name in self.features if name not in self._declared.categories]
         filled, numeric = dict.fromkeys(plain, False), dict.fromkeys(plain, False)
-        for part in self._parts(plain):
+        for part in self.parts(plain):
             for name in plain:
                 filled[name] |= part.column(name).null_count < len(part)
-                numeric[name] |= bool(np.isfinite(columns.numbers(part.column(name))).any())
+                numeric[name] |= bool(np.isfinite(self.numbers(part, name)).any())
         for name in plain:
             if filled[name] and not numeric[name]:
                 raise DataError(self._text(name))
         self._checked = True
 
     def _rows(self, task: str) -> Any:
-        wanted = list(filter(None, (*self._features, self._declared.columns.label, self._task, self._person)))
+        wanted = list(filter(None, (*self.features, self._declared.columns.label, self._task, self._person)))
         kept = [self._schema(wanted).empty_table()]
-        for part in self._parts(wanted):
+        for part in self.parts(wanted):
             keep = pa.array(np.ones(len(part), dtype=np.bool_))
             if self._task is not None:
                 said = pc.equal(columns.names(part.column(self._task)), plain_name(task))
@@ -91,24 +101,25 @@ class Table:
             kept.append(part.filter(keep))
         return pa.concat_tables(kept)
 
-    def _parts(self, wanted: list[str]) -> Any:
+    def parts(self, wanted: list[str]) -> Iterator[Any]:
+        """The rows of these columns, some at a time."""
         schema = self._schema(wanted)
         try:
-            for batch in self._source.to_batches(columns=schema.names):
+            for batch in self.source.to_batches(columns=schema.names):
                 yield pa.Table.from_batches([batch], schema)
         except (pa.ArrowException, OSError):
             # What Arrow says may quote a record.
             raise DataError(f"{self._where} cannot be read to its end; check its format and encoding") from None
 
     def _schema(self, wanted: list[str]) -> Any:
-        return pa.schema([self._source.schema.field(name) for name in dict.fromkeys(wanted)])
+        return pa.schema([self.source.schema.field(name) for name in dict.fromkeys(wanted)])
 
     def _feature(self, column: Any, name: str) -> Array:
         declared = self._declared
         if name in declared.categories:
             return columns.one_hot(column, declared.categories[name])
         limit = declared.scaling.get(name) if isinstance(declared.scaling, dict) else declared.scaling
-        return columns.scale(columns.numbers(column), declared, limit)[:, None]
+        return columns.scale(columns.numbers(column, self._decimal), declared, limit)[:, None]
 
     def _choose(self) -> tuple[str, ...]:
         declared = self._declared
@@ -116,7 +127,7 @@ class Table:
         others = [name for name in self._names if name not in apart]
         chosen = others if declared.features == "others" else list(declared.features)
         for name in chosen:
-            kind = self._source.schema.field(self._known(name)).type
+            kind = self.source.schema.field(self._known(name)).type
             if name in apart:
                 raise DataError(f"{self._where}: the column {name!r} is the label, task or person, and no feature")
             if name in declared.categories or not self._kinds_told or columns.is_number(kind):
@@ -133,14 +144,18 @@ class Table:
 
     def _text(self, name: str) -> str:
         return (
-            f"{self._where}: the column {name!r} holds texts; list its public values under categories.{name}, or leave "
-            "it out of the features"
+            f"{self._where}: the column {name!r} holds texts; list its public values under categories.{name}, leave it "
+            "out of the features, or say files.decimal if its numbers have a comma"
         )
 
     def _known(self, name: str) -> str:
         if name not in self._names:
             raise DataError(f"{self._where} has no column {name!r}; {nearest(name, self._names)}")
         return name
+
+
+def is_csv(path: Path) -> bool:
+    return path.is_file() and path.suffix.lower() in CSV
 
 
 def open_file(declared: Declaration, path: Path, *, test: bool = False) -> Table:
@@ -150,8 +165,8 @@ def open_file(declared: Declaration, path: Path, *, test: bool = False) -> Table
             return Table(declared, arrow.dataset(path, format="parquet"), str(path), test=test)
         except (pa.ArrowException, OSError):
             raise DataError(f"{path} is not a Parquet file; check its format") from None
-    delimiter = "," if declared.files is None else declared.files.delimiter
-    return Table(declared, CsvFile(path, delimiter), str(path), parse=True, test=test)
+    form = declared.files or Files(train=str(path))
+    return Table(declared, CsvFile(path, form.delimiter, form.encoding), str(path), parse=True, test=test)
 
 
 def open_frame(declared: Declaration, frame: Any, *, test: bool = False) -> Table:
@@ -165,10 +180,10 @@ def open_frame(declared: Declaration, frame: Any, *, test: bool = False) -> Tabl
     return Table(declared, arrow.dataset(table), "the data frame", test=test)
 
 
-def header(path: Path, delimiter: str = ",") -> tuple[str, ...]:
+def header(path: Path, delimiter: str = ",", encoding: Encoding = "utf-8") -> tuple[str, ...]:
     """The column names of a table: all that is looked at without a declaration."""
     if path.suffix.lower() not in PARQUET:
-        return csv_header(path, delimiter)
+        return csv_header(path, delimiter, encoding)
     try:
         return tuple(arrow.dataset(path, format="parquet").schema.names)
     except (OSError, pa.ArrowException):

@@ -1,11 +1,13 @@
 """A declaration to fill in, written beside the data. It shows the names of columns, never a value or a count."""
 
 import json
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tacit.data.declaration import Decimal, Encoding
 from tacit.data.facts import label_list, nearest
 from tacit.data.stream import Protected
 from tacit.data.tables import header
@@ -25,13 +27,16 @@ class Answers:
     size: int | None = None
     """Of every task."""
     unit: Protected = "record"
-    tasks_per_unit: int = 1
-    records_per_unit: int = 1
+    tasks_per_unit: int | None = 1
+    records_per_unit: int | None = 1
     test: str | None = None
+    delimiter: str = ","
+    decimal: Decimal = "."
+    encoding: Encoding = "utf-8"
     public: bool = False
 
 
-def column_names(file: Path) -> tuple[str, ...]:
+def column_names(file: Path, delimiter: str = ",", encoding: Encoding = "utf-8") -> tuple[str, ...]:
     """The names of a table's columns, or of a .npz file's arrays; a folder has none."""
     if not file.exists():
         raise DataError(f"there is no {file}; give the file or folder that holds the data")
@@ -44,7 +49,7 @@ def column_names(file: Path) -> tuple[str, ...]:
             return tuple(Path(name).stem for name in zipfile.ZipFile(file).namelist())
         except (OSError, zipfile.BadZipFile):
             raise DataError(f"{file} is not a .npz file; write it with numpy.savez") from None
-    return header(file)
+    return header(file, delimiter, encoding)
 
 
 _USUAL = {
@@ -61,9 +66,29 @@ def suggest(names: Sequence[str]) -> Answers:
     return Answers(label=found["label"], task=found["task"], person=found["person"])
 
 
+def recurring(answers: Answers, unit: Protected, tasks: int | None, records: int | None) -> Answers:
+    """Whom to protect, and how often one may recur. What is not said is 1 for a record; for a person it stays open,
+    since a bound that is too small leaves records out in silence."""
+    unsaid = 1 if unit == "record" else None
+    return replace(answers, unit=unit, tasks_per_unit=tasks or unsaid, records_per_unit=records or unsaid)
+
+
+def still_open(names: Sequence[str], answers: Answers) -> tuple[str, ...]:
+    """The keys that have to be filled in before the declaration can be used."""
+    said = {
+        "columns.label": _label(names, answers),
+        "labels": answers.labels,
+        "tasks": answers.tasks or _one_task(names, answers) or None,
+        "size": answers.size,
+        "tasks_per_unit": answers.tasks_per_unit,
+        "records_per_unit": answers.records_per_unit,
+    }
+    return tuple(key for key, value in said.items() if value is None)
+
+
 def write_template(file: Path, answers: Answers, out: Path | None = None) -> Path:
     """Write the declaration of `file` beside it, or to `out`; never over another."""
-    names = column_names(file)
+    names = column_names(file, answers.delimiter, answers.encoding)
     for column in (answers.label, answers.task, answers.person):
         if column is not None and names and column not in names:
             raise DataError(f"{file} has no column {column!r}; {nearest(column, names)}")
@@ -88,10 +113,16 @@ _TEMPLATE = """\
 name: {name}
 
 files:
-  # A line of a CSV file is a record: no cell may hold a newline, also not in quotes.
+  # A line of a CSV file is a record: no newlines in cells, also not in quotes.
   train: {train}
   # A public file with the same columns, never the private one; null: accuracy is a charged query.
   test: {test}
+  # How a CSV file is written: what stands between its cells (one character, or tab), what before the decimals of a
+  # number ("." or ","), and utf-8 or latin-1. What does not fit is left out or filled in silence, since nothing said
+  # may depend on a record; the owner can look: tacit data check {itself} --look
+  delimiter: {delimiter}
+  decimal: {decimal}
+  encoding: {encoding}
 
 columns:
   label: {label}
@@ -130,24 +161,38 @@ task_id: hidden
 
 
 def _text(file: Path, names: Sequence[str], answers: Answers, place: Path) -> str:
-    one = bool(names) and answers.task is None
-    tasks = [f"  - {{name: {_yaml(name)}, size: {_yaml(answers.size)}}}" for name in answers.tasks or ("all",) * one]
+    named = answers.tasks or (("all",) if _one_task(names, answers) else ())
+    tasks = [f"  - {{name: {_yaml(name)}, size: {_yaml(answers.size)}}}" for name in named]
     return _TEMPLATE.format(
         columns=", ".join(names) or "none, a folder of images",
         name=_yaml(file.stem),
         train=_yaml(_relative(file, place)),
         test=_yaml(answers.test),
-        label=_yaml(answers.label or "label"),
+        itself=shlex.quote(place.name),
+        delimiter=_yaml(answers.delimiter),
+        decimal=_yaml(answers.decimal),
+        encoding=answers.encoding,
+        label=_yaml(_label(names, answers)),
         task=_yaml(answers.task),
         person=_yaml(answers.person),
         shape="" if names else "# Channels, height, width: images are brought to it.\nshape: [3, 32, 32]\n",
         labels=_labels(answers.labels),
         tasks="\n".join(tasks) or "  # - {name: january, size: 1000}",
         unit=answers.unit,
-        tasks_per_unit=answers.tasks_per_unit,
-        records_per_unit=answers.records_per_unit,
+        tasks_per_unit=_yaml(answers.tasks_per_unit),
+        records_per_unit=_yaml(answers.records_per_unit),
         public=_yaml(answers.public),
     )
+
+
+def _label(names: Sequence[str], answers: Answers) -> str | None:
+    """A folder has labels, and no column of them."""
+    return answers.label or ("label" if not names or "label" in names else None)
+
+
+def _one_task(names: Sequence[str], answers: Answers) -> bool:
+    """No column says the task, so all records are of one."""
+    return bool(names) and answers.task is None
 
 
 def _labels(said: str | None) -> str:

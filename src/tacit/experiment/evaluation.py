@@ -46,6 +46,9 @@ class Examiner(ABC):
     part = "all"
     """The part of each task's records that the learner gets."""
 
+    noise: float | None = None
+    """Standard deviation of the noise on an accuracy, where it is a query; of the task where it is largest."""
+
     def cut(self, number: int, block: Block) -> Block:
         """What the learner gets of a task's records."""
         return block
@@ -140,6 +143,8 @@ class ChargedQueries(Examiner):
         left = [replace(task, size=max(1, round((1 - self.share) * task.size))) for task in self.stream.tasks]
         self.info = replace(self.stream, tasks=tuple(left))
         self.budget = planning(self.budget, self.stream, kinds=3)
+        sizes = [max(1, round(self.share * task.size)) for task in self.stream.tasks]
+        self.noise = max(self.plan(number).std / size for number, size in enumerate(sizes))
 
     def plan(self, number: int) -> SumPlan:
         """The noise of every query on a task's test part."""

@@ -55,7 +55,7 @@ class Stop:
     def check(self) -> None:
         """Stop here, if someone asked."""
         if self.asked:
-            raise Stopped("the run was stopped between two steps and nothing is lost; --resume goes on from here")
+            raise Stopped("the run was stopped between two steps and nothing is lost")
 
 
 @contextmanager

@@ -143,6 +143,11 @@ class RunFolder:
         write(self.path / "config.yaml", config.to_yaml())
         return config
 
+    def ledger(self) -> str | None:
+        """The lasting ledger that the run is charged to."""
+        pointer = self.path / "ledger.json"
+        return json.loads(pointer.read_text(encoding="utf-8")).get("path") if pointer.exists() else None
+
     def config(self) -> Config:
         return Config.of(yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8")))
 

@@ -167,8 +167,8 @@ def _preset(name: str) -> Preset:
 
     values = _read(PRESETS / f"{name}.yaml")
     base = values
-    while isinstance(base.get("base"), str):
-        base = plain(base["base"])
+    while "base" in base:
+        base = plain(base["base"]) if isinstance(base["base"], str) else base["base"]
     sources = base.get("data", {}).get("source", ())
     needs = (sources,) if isinstance(sources, str) else tuple(sources)
     return Preset(

@@ -54,12 +54,14 @@ def run(
     cores = available_cores()
     at_once = 1 if stream is not None else max(1, min(processes or cores, len(config.seeds)))
     info = _declared_info(config, stream)
-    book = _check_ledger(config, info, ledger)
+    book = _check_ledger(config, info, place.ledger() if ledger is None and resume else ledger)
     if config.threads is None and not place.has_run:
         config = config.model_copy(update={"threads": max(1, cores // at_once)})
     config = place.begin(config, resume=resume)
     if place.finished:
         return summary.read(config, place)
+    if book is not None:
+        write_json(place.path / "ledger.json", {"kind": "kept", "path": str(book)})  # what --resume charges to
     if info is not None and book is not None:
         write_json(place.path / "ledger.json", _kept(book))
         said(Said(kind="notice", name=_charged_to(config, info, book)))

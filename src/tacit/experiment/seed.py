@@ -115,6 +115,7 @@ class SeedRun:
                 "claim": self.learner.claim,
                 "private": self.learner.private,
                 "accuracy_from": self.examiner.source,
+                "accuracy_noise": self.examiner.noise,
                 "task_id": self.stream.info.task_id,
                 "tasks": [task.name for task in self.stream.info.tasks],
                 "ledger": {"id": self.vault.ledger.id, "head": {"seq": head.seq, "hash": head.hash}},

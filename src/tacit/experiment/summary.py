@@ -130,6 +130,7 @@ def figures(config: Config, folder: RunFolder, logs: Sequence[SeedLog]) -> dict[
         "seeds": list(config.seeds),
         "task_id": end["task_id"],
         "accuracy": end["accuracy_from"],
+        "accuracy_noise": end.get("accuracy_noise"),
         "average_accuracy": over_seeds(lambda log: metrics.average_accuracy(log.matrix)),
         "forgetting": over_seeds(lambda log: metrics.forgetting(log.matrix)),
         "worst_forgetting": over_seeds(lambda log: metrics.worst_forgetting(log.matrix)),

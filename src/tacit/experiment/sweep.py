@@ -22,6 +22,7 @@ from tacit.experiment.events import Said, Stop, Stopped, Tell, ctrl_c
 from tacit.experiment.folder import RunFolder
 from tacit.experiment.loading import checked, override, plain
 from tacit.experiment.runner import available_cores, nobody, run
+from tacit.experiment.streams import open_stream
 
 Changes = dict[str, Any]
 NOT_RUN = "not run"
@@ -62,6 +63,7 @@ def sweep(
     """Run the cells that are not done. `processes`: how many at a time; `limit_minutes`: after them none is started."""
     place, stop, said = Path(folder), stop or Stop(), tell or nobody
     cells = cells_of(plan, place)
+    _refuse_private(cells)
     place.mkdir(parents=True, exist_ok=True)
     until = None if limit_minutes is None else time.monotonic() + 60 * limit_minutes
     at_once = max(1, min(processes or available_cores(), len(cells)))
@@ -89,6 +91,18 @@ def sweep(
                     done.result()
     stop.check()
     return cells
+
+
+def _refuse_private(cells: Sequence[Cell]) -> None:
+    """Cells on private data would race for the budget of the same people."""
+    private = [cell for cell in cells if cell.config.data.scenario == "declared"]
+    if len(cells) > 1 and private:
+        info = open_stream(private[0].config.data, private[0].config.seeds[0]).info
+        if not info.public:
+            raise ConfigError(
+                f"a sweep of {len(cells)} cells would charge the people of {info.name!r} for each, and the first takes "
+                "what they may lose; choose settings on public data, then run one"
+            )
 
 
 def cells_of(plan: Sweep, folder: Path) -> list[Cell]:

@@ -20,6 +20,12 @@ def show(summary: Summary, console: Console) -> None:
     if summary.last_row:
         console.print(_accuracies(summary))
     console.print(_figures(summary))
+    if (noise := found.get("accuracy_noise")) is not None:
+        console.print(
+            f"accuracies are noisy queries (standard deviation up to {noise:.1%}) over the declared number of test "
+            "units, so one may leave 0 to 100 %",
+            style="dim",
+        )
     console.print()
     console.print(f"certificate  {summary.certificate}")
     console.print(f"run folder   {summary.folder}")

@@ -3,6 +3,7 @@
 import sys
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
+from inspect import isabstract
 from pathlib import Path
 
 from tacit.errors import LearnerError
@@ -36,8 +37,13 @@ def _own(file: str, name: str) -> type[Learner]:
         raise LearnerError(f"there is no Python file {file!r} with a learner {name!r}; give it as file.py:Class")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise LearnerError(f"{file} could not be read: {type(error).__name__}: {error}") from error
     made = getattr(module, name, None)
     if not (isinstance(made, type) and issubclass(made, Learner)):
         raise LearnerError(f"{file} has no learner {name!r}: a class that inherits tacit.learners.Learner")
+    if isabstract(made):
+        raise LearnerError(f"{name} in {file} has no method fit(task, block, vault); write it, it is the method itself")
     return made

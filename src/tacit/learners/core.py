@@ -165,6 +165,8 @@ class Core(ABC):
 
     def build(self) -> nn.Module:
         """A fresh model, the same for the same seed."""
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            raise LearnerError(f"there is no GPU for device={self.device!r}; use device='cpu'")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             if isinstance(self.network, str):

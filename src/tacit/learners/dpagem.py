@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tacit.learners.core import Claimed
-from tacit.learners.dpcl import AGEMStep
+from tacit.learners.projected import Projected
 from tacit.memory import Mode
 from tacit.privacy.claims import Claim, desai_dp_agem
 
 
 @dataclass(kw_only=True, eq=False)
-class DPAGEM(AGEMStep):
+class DPAGEM(Projected):
     """DP-CL's step with another memory: all blocks in every step."""
 
     visible: Literal["average", "each"] = "average"

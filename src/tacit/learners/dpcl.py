@@ -11,46 +11,14 @@ memory="block" (the paper's): one block a step, by public coins tossed before th
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tacit.data.stream import TaskInfo
 from tacit.learners.core import Claimed
-from tacit.learners.gradient import Gradient, gathered, project, smoothed
-from tacit.learners.replay import ReplayLearner
+from tacit.learners.projected import Projected
 from tacit.memory import Mode
 from tacit.privacy.claims import Claim, desai_dp_cl
-from tacit.privacy.declared import Block
-from tacit.privacy.vault import Vault
 
 
 @dataclass(kw_only=True, eq=False)
-class AGEMStep(ReplayLearner):
-    """The noisy gradient of the task, projected where it conflicts with that of the memory (Lines 5 to 17).
-
-    With momentum the velocity is projected: it carries less noise than one gradient, and so does the conflict."""
-
-    project: Literal["conflict", "always"] = "conflict"
-    smooth: float = 0.0
-    """Weight of the past in a running mean of the reference gradients of a task: less noise, at no cost. 0: none."""
-
-    def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
-        train, memory = self.cut(block, vault)
-        grant = vault.grant(train, self.plan(task), self.model_, self.loss_, work=self.settings())
-        references = self.memory_.grants(task.number, vault, self.model_, self.loss_, self.settings())
-        optimizer = self.optimizer(task, momentum=0)
-        velocity: Gradient | None = None
-        reference: Gradient | None = None
-        for step in self.turns(grant, task):
-            velocity = gathered(grant.gradient(), velocity, self.momentum)
-            direction = velocity
-            if references:
-                reference = smoothed(references.gradient(step), reference, self.smooth)
-                direction = project(velocity, reference, always=self.project == "always")
-            self.update(optimizer, direction)
-        vault.drop(train)
-        self.memory_.add(task.number, memory, vault)
-
-
-@dataclass(kw_only=True, eq=False)
-class DPCL(AGEMStep):
+class DPCL(Projected):
     """With one block a step, or the union of all of them."""
 
     memory: Literal["union", "block"] = "union"

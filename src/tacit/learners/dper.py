@@ -1,7 +1,7 @@
 """DP-ER: private experience replay. The gradient of the memory is added to that of the task, not projected on.
 
 Training part and memory are read in one grant: one sum, one draw of noise on both. The noise is what the training part
-needs; the memory is then read as often as the same noise allows it over all later tasks (or at `memory_batch`).
+needs; the memory is then read as often as the same noise allows it over all later tasks (or at `replay`).
 
 Claim: none (tacit's own). Certified: a record loses the larger of its training plan and all planned reads of its memory
 block, each a Poisson-sampled Gaussian at its own rate.
@@ -14,8 +14,6 @@ from typing import ClassVar
 from dp_accounting.dp_event import DpEvent
 
 from tacit.data.stream import StreamInfo, TaskInfo
-from tacit.errors import LearnerError
-from tacit.learners.gradient import at
 from tacit.learners.replay import ReplayLearner
 from tacit.memory import Schedule, widened
 from tacit.privacy.declared import Block, Read
@@ -28,35 +26,28 @@ class DPER(ReplayLearner):
     """One noisy gradient of the task and the memory together."""
 
     memory_share: float = 0.5
-    memory_batch: float | None = None  # type: ignore[assignment]
+    replay: float | None = None
     """Expected number of memory records in a step. None: the most that the noise of the training part allows."""
 
     reference: ClassVar[str] = "tacit; experience replay after Chaudhry et al. 2019b"
     certifies: ClassVar[str] = "a record: the larger of its training plan and all planned reads of its memory block"
 
-    def start(self, stream: StreamInfo) -> None:
-        if self.memory_noise is not None:
-            raise LearnerError(
-                f"DPER has one noise for task and memory; set noise, not memory_noise={self.memory_noise}"
-            )
-        super().start(stream)
-
     def given(self) -> bool:
-        return super().given() or self.memory_batch is not None
+        return self.noise is not None or self.replay is not None
 
     def schedule(self, stream: StreamInfo) -> Schedule:
         plain = Schedule(
             mode="union",
             sizes=self.memory_sizes(stream),
-            steps=tuple(at(self.steps, task, "steps") for task in stream.tasks),
-            batch=1.0 if self.memory_batch is None else self.memory_batch,
+            steps=self.steps_of(stream),
+            batch=1.0 if self.replay is None else self.replay,
             clip=self.clip,
             clipping=self.clipping,
             noise=tuple(self.plan(task).noise for task in stream.tasks),
             tasks_per_unit=stream.tasks_per_unit,
             beside=1,
         )
-        return plain if self.memory_batch is not None else widened(self.budget, plain)
+        return plain if self.replay is not None else widened(self.budget, plain)
 
     def plan(self, task: TaskInfo) -> GradientPlan:
         """One draw covers the training part and all blocks: a unit in several of these tasks moves it several times."""

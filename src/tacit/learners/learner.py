@@ -45,6 +45,9 @@ class Learner(Core):
         if done == len(planned):
             raise LearnerError(f"all {done} planned tasks are learnt; plan more of them in StreamInfo from the start")
         vault = self._open()
+        if np.shape(X)[1:] != self.stream_.shape:
+            found, said = np.shape(X)[1:], self.stream_.shape
+            raise LearnerError(f"records have the shape {found}, and {said} was declared; reshape them, or declare it")
         source = (X, y) if ids is None else (X, y, ids)
         self.learn(planned[done], admit(vault, source, self.stream_, planned[done], self.budget), vault)
         return self
@@ -86,7 +89,7 @@ class Learner(Core):
         return {"method": type(self).__name__} | {k: v for k, v in self.get_params().items() if k not in elsewhere}
 
     def _scored(self, x: Any, task: TaskInfo | None) -> Tensor:
-        if not hasattr(self, "stream_"):
+        if not getattr(self, "tasks_", ()):
             raise LearnerError("nothing is learnt yet; call partial_fit first")
         rows = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
         return self.scores(rows.float(), task)

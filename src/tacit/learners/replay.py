@@ -1,16 +1,16 @@
 """What learners with an episodic memory share: the split, the schedule of all later reads, going on after a crash."""
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 
 from dp_accounting.dp_event import DpEvent
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, PlanError
-from tacit.learners.gradient import GradientLearner, at, by_moments
+from tacit.learners.gradient import GradientLearner, at
 from tacit.learners.learner import reopened
-from tacit.memory import Memory, Mode, Schedule, calibrated
+from tacit.memory import Memory, Schedule
 from tacit.privacy import calibrate
-from tacit.privacy.claims import moments_accountant
 from tacit.privacy.declared import Block
 from tacit.privacy.plan import GradientPlan
 from tacit.privacy.vault import Vault
@@ -23,13 +23,6 @@ class ReplayLearner(GradientLearner):
     """A task's units are cut by one coin each: a share of them is the memory, the others are trained on."""
 
     memory_share: float = 0.1
-    memory_batch: float = 50
-    """Expected number of memory records in a reference gradient."""
-    memory_noise: float | None = None
-    """Noise multiplier of the reference gradients. None: the least that the budget allows for a unit of the memory."""
-
-    def mode(self) -> Mode:
-        return "union"
 
     def start(self, stream: StreamInfo) -> None:
         if not 0 < self.memory_share < 1:
@@ -42,7 +35,7 @@ class ReplayLearner(GradientLearner):
             if self.given() or self.slack_ > 2:
                 raise PlanError(
                     f"the planned reads of the memory do not fit {self.budget} for a unit in {stream.tasks_per_unit} "
-                    "task(s); leave noise, memory_noise and memory_batch to the budget, or use fewer steps"
+                    "task(s); leave noise and batch of the memory to the budget, or use fewer steps"
                 )
             self.slack_ *= _MORE
             schedule = replace(schedule, noise=self.more(schedule))
@@ -52,9 +45,9 @@ class ReplayLearner(GradientLearner):
         plan = super().plan(task)
         return plan if self.noise is not None else replace(plan, noise=self.slack_ * plan.noise)
 
+    @abstractmethod
     def given(self) -> bool:
         """Whether the user fixed what would have to give way."""
-        return self.noise is not None or self.memory_noise is not None
 
     def more(self, schedule: Schedule) -> tuple[float, ...]:
         """The schedule's noise after `slack_` was raised."""
@@ -70,20 +63,12 @@ class ReplayLearner(GradientLearner):
         """What a unit that is trained on is charged."""
         return self.plan(task).event
 
+    @abstractmethod
     def schedule(self, stream: StreamInfo) -> Schedule:
         """All later reads of all blocks, from public facts."""
-        planned = Schedule(
-            mode=self.mode(),
-            sizes=self.memory_sizes(stream),
-            steps=tuple(at(self.steps, task, "steps") for task in stream.tasks),
-            batch=self.memory_batch,
-            clip=self.clip,
-            clipping=self.clipping,
-            noise=(1.0 if self.memory_noise is None else self.memory_noise,),
-            tasks_per_unit=stream.tasks_per_unit,
-            seed=self.seed,
-        )
-        return planned if self.memory_noise is not None else calibrated(self.budget, planned)
+
+    def steps_of(self, stream: StreamInfo) -> tuple[int, ...]:
+        return tuple(at(self.steps, task, "steps") for task in stream.tasks)
 
     def memory_sizes(self, stream: StreamInfo) -> tuple[int, ...]:
         return tuple(max(1, round(self.memory_share * task.size)) for task in stream.tasks)
@@ -94,17 +79,6 @@ class ReplayLearner(GradientLearner):
     def cut(self, block: Block, vault: Vault) -> tuple[Block, Block]:
         train, memory = vault.split(block, {"train": 1 - self.memory_share, "memory": self.memory_share})
         return train, memory
-
-    def claimed_pairs(self) -> list[tuple[float, float]]:
-        """(ε_i, ε'_i) of the tasks learnt so far, as the paper computes them: by the moments accountant, and the memory
-        as if one block were read at its own rate in every step of one task."""
-        delta, pairs = self.budget.delta, []
-        for task in self.tasks_:
-            schedule = self.memory_.schedule
-            rate, steps = min(1.0, schedule.batch / schedule.sizes[task.number]), schedule.steps[task.number]
-            noise = schedule.noise_of(task.number)
-            pairs.append((by_moments(self.plan(task), delta), moments_accountant(rate, noise, steps, delta)))
-        return pairs
 
     def take_up(self, vault: Vault, part: str) -> None:
         where = "memory" if part == "all" else f"{part}/memory"
