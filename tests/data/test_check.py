@@ -129,13 +129,20 @@ def test_a_declaration_is_never_overwritten(visits: Path) -> None:
 
 def test_a_person_is_asked_on_a_terminal(visits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "_terminal", lambda: True)
-    answers = ["", "", "", "y", "0..1", "jan,feb", "50", "2", "4", ""]
+    answers = ["", "", "", "y", "0..1", "jan,feb", "50", "many", "2", "4", "", ";", ","]
     said = CliRunner().invoke(commands.data, ["declare", str(visits)], input="\n".join(answers) + "\n")
     assert said.exit_code == 0, said.output
     found = Declaration.load(visits.with_suffix(".yaml"))
     assert (found.columns.label, found.columns.task, found.columns.person) == ("label", "month", "patient")
     assert (found.unit, found.tasks_per_unit, found.records_per_unit, found.tasks[1].size) == ("person", 2, 4, 50)
-    assert "p-secret" not in said.output
+    assert found.files is not None and found.files.decimal == ","
+    assert "p-secret" not in said.output and "next: tacit data check" in said.output
+
+
+def test_what_a_person_does_not_answer_stays_open(visits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "_terminal", lambda: True)
+    said = CliRunner().invoke(commands.data, ["declare", str(visits)], input="\n" * 12)
+    assert said.exit_code == 0 and "fill in labels, tasks, tasks_per_unit, records_per_unit, then run" in said.output
 
 
 def test_names_alone_suggest_the_columns(visits: Path) -> None:

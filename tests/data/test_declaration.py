@@ -54,10 +54,13 @@ def test_task_names_are_compared_as_texts() -> None:
 
 
 WRONG = [
-    ({"lables": [1]}, r"no key 'lables' \(value \[1\]\); did you mean labels"),
-    ({"files": {"trian": "a.csv", "train": "b"}}, r"no key 'files\.trian' \(value 'a\.csv'\); did you mean train"),
-    ({"columns": {"persn": "p"}}, r"'columns\.persn'.*person"),
-    ({"tasks": [{"name": "a", "size": 1, "szie": 2}]}, r"'tasks\.0\.szie' \(value 2\); did you mean size"),
+    ({"lables": [1]}, r"lables is not a key of a declaration \(value \[1\]\); did you mean labels\?"),
+    (
+        {"files": {"trian": "a.csv", "train": "b"}},
+        r"files\.trian is not a key .*\(value 'a\.csv'\); did you mean train",
+    ),
+    ({"columns": {"persn": "p"}}, r"columns\.persn is not a key.*person"),
+    ({"tasks": [{"name": "a", "size": 1, "szie": 2}]}, r"tasks\.0\.szie is not a key .*\(value 2\); did you mean size"),
     ({"labels": None}, "'labels' is not filled in"),
     ({"tasks": None}, "'tasks' is not filled in"),
     ({"tasks": [{"name": "a", "size": None}]}, r"'tasks\.0\.size' is not filled in"),
@@ -65,7 +68,14 @@ WRONG = [
     ({"tasks": [{"name": "a", "size": 0}]}, r"tasks\.0\.size = 0: .*greater than or equal to 1"),
     ({"tasks": [{"name": "a", "size": 1}] * 2}, "two tasks have the same name"),
     ({"tasks": [{"name": "a", "size": 1, "labels": ["other"]}]}, r"a has labels that the stream has not, \['other'\]"),
-    ({"labels": [True, False]}, "labels = .*in quotes"),
+    ({"labels": [True, False]}, "labels = .*: YAML reads .*in quotes"),
+    ({"delimiter": ";"}, r"delimiter is not a key .*did you mean files\.delimiter\?"),
+    ({"label": "y"}, r"label is not a key .*did you mean columns\.label, labels"),
+    ({"files": {"train": "a.csv", "labels": [1]}}, r"files\.labels is not a key .*did you mean labels\?"),
+    ({"files": {"train": "a.csv", "decimal": ";"}}, r"files\.decimal = ';': .*'\.' or ','"),
+    ({"files": {"train": "a.csv", "encoding": "utf-16"}}, r"files\.encoding = 'utf-16': .*'utf-8' or 'latin-1'"),
+    ({"tasks_per_unit": 3}, "a person cannot be in 3 tasks where 2 are declared; say at most 2"),
+    ({"tasks_per_unit": None}, "'tasks_per_unit' is not filled in"),
     ({"labels": ["a", 1]}, "all whole numbers or all texts"),
     ({"labels": ["a", "a"]}, "named twice"),
     ({"labels": "9..0"}, "range such as"),
@@ -86,6 +96,14 @@ def test_a_wrong_declaration_is_one_sentence(change: dict[str, Any], sentence: s
     with pytest.raises(DataError, match=sentence) as error:
         Declaration.of(GOOD | change, where="visits.yaml")
     assert str(error.value).startswith("visits.yaml: ") and "\n" not in str(error.value)
+
+
+def test_a_misspelt_key_is_named_before_the_one_that_is_missing() -> None:
+    facts = {key: value for key, value in GOOD.items() if key not in ("name", "labels")}
+    with pytest.raises(DataError, match=r"lables is not a key of a declaration .*did you mean labels"):
+        Declaration.of(facts | {"lables": ["sick", "well"]})
+    with pytest.raises(DataError, match="'name' is missing"):
+        Declaration.of(facts)
 
 
 def test_files_that_are_no_declaration(tmp_path: Path) -> None:

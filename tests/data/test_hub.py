@@ -2,6 +2,7 @@
 
 import builtins
 import io
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +66,25 @@ def test_a_source_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="could not be fetched from") as error:
         fetch("mnist", tmp_path, source=str(tmp_path / "nowhere"))
     assert "\n" not in str(error.value)
+
+
+def test_retries_are_not_shown_and_the_loggers_are_left_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = logging.getLogger("huggingface_hub.utils._http")
+
+    def offline(source: str) -> None:
+        logger.warning("Retrying in 1s")
+        raise ConnectionError("no way to the hub")
+
+    monkeypatch.setattr(datasets, "load_dataset", offline)
+    # The package hands nothing to the root by itself.
+    monkeypatch.setattr(logging.getLogger("huggingface_hub"), "propagate", True)
+    with pytest.raises(DataError, match=r"mnist could not be fetched from .*: no way to the hub"):
+        fetch("mnist", tmp_path)
+    assert not caplog.messages
+    logger.warning("after")
+    assert caplog.messages == ["after"]
 
 
 def test_what_no_hub_has(tmp_path: Path) -> None:

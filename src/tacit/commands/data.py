@@ -15,6 +15,7 @@ from tacit.commands._shared import Json, out, sentences
 
 if TYPE_CHECKING:
     from tacit.data.declaration import Decimal
+    from tacit.data.stream import Protected
     from tacit.data.template import Answers
 
 data = typer.Typer(no_args_is_help=True, help="Data sets: list, fetch, check; declare your own.")
@@ -154,27 +155,32 @@ def data_declare(
 
     In a CSV file a line is a record; no newlines in cells."""
     from tacit.data.tables import is_csv
-    from tacit.data.template import column_names, recurring, still_open, suggest, write_template
+    from tacit.data.template import column_names, protecting, still_open, suggest, write_template
 
     with sentences():
         names = column_names(file, delimiter, encoding)
         guess = suggest(names)
         who = person or guess.person
         answers = replace(
-            recurring(guess, unit or ("record" if who is None else "person"), per_person, records),
+            guess,
             label=label or guess.label,
             task=task or guess.task,
             person=who,
             labels=labels,
             tasks=_list(tasks),
             size=size,
+            tasks_per_unit=per_person,
+            records_per_unit=records,
             test=test,
             delimiter=delimiter,
             decimal=decimal,
             encoding=encoding,
         )
-        if _terminal() and not yes:
-            answers = _ask(answers, names, csv=is_csv(file))
+        answers = (
+            _ask(answers, names, unit, csv=is_csv(file))
+            if _terminal() and not yes
+            else protecting(answers, unit or ("record" if who is None else "person"))
+        )
         place = write_template(file, answers, output)
         missing = still_open(names, answers)
         fill = f"fill in {', '.join(missing)}, then run" if missing else "next"
@@ -186,18 +192,18 @@ def _terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _ask(answers: "Answers", names: tuple[str, ...], *, csv: bool) -> "Answers":
+def _ask(answers: "Answers", names: tuple[str, ...], unit: "Protected | None", *, csv: bool) -> "Answers":
     """Every public fact in turn; Enter keeps what is shown, and an empty answer leaves it open."""
-    from tacit.data.template import recurring
+    from tacit.data.template import protecting
 
     if names:
         out.print(f"columns: {', '.join(names)}")
     label = _text("column of labels", answers.label) if names else None
     task = _text("column of tasks (empty: one task)", answers.task) if names else None
     person = _text("column of persons (empty: none)", answers.person) if names else None
-    protect = person is not None and typer.confirm("protect persons (otherwise records)?", default=True)
+    protect = person is not None and typer.confirm("protect persons (otherwise records)?", default=unit != "record")
     several = task is not None or not names
-    answers = recurring(answers, "person" if protect else "record", answers.tasks_per_unit, answers.records_per_unit)
+    answers = protecting(answers, "person" if protect else "record")
     return replace(
         answers,
         label=label,
@@ -209,7 +215,7 @@ def _ask(answers: "Answers", names: tuple[str, ...], *, csv: bool) -> "Answers":
         tasks_per_unit=_count(f"a {answers.unit} is in at most so many tasks", answers.tasks_per_unit),
         records_per_unit=_count("with so many records in each", answers.records_per_unit),
         test=_text("public test file (empty: none)", answers.test),
-        decimal=_decimal(answers.decimal) if csv else ".",
+        decimal=_decimal(answers.decimal) if csv else answers.decimal,
     )
 
 

@@ -2,8 +2,8 @@
 
 A line ends at a newline, and at nothing else: a quoted cell cannot hold one. A line is left out in silence when its
 quotes do not stand in pairs around whole cells, when it is not in the declared encoding, holds NUL or a carriage
-return, has another number of cells than the header, or is longer than `LONGEST`. All of this is decided on each line by itself, so that
-adding or removing a line adds or removes at most one record.
+return, has another number of cells than the header, or is longer than `LONGEST`. All of this is decided on
+each line by itself, so that adding or removing a line adds or removes at most one record.
 """
 
 import csv

@@ -61,13 +61,13 @@ def _sights(declared: Declaration, table: Table) -> Iterator[Sight]:
         yield _sight("lines", "are whole records", rows, table.source.lines(), hint)
     for name in table.features:
         if name in declared.categories:
-            yield _sight(name, "cells are declared categories", right[name], rows, f"compare categories.{name}")
+            yield _sight(name, "are declared categories", right[name], rows, f"compare categories.{name}")
         else:
             hint = f"see files.decimal, or list the values of a text column under categories.{name}"
-            yield _sight(name, "cells are numbers", right[name], rows, hint)
-    yield _sight(label, "cells are declared labels", right[label], rows, "compare labels", whole="most")
+            yield _sight(name, "are numbers", right[name], rows, hint)
+    yield _sight(label, "are declared labels", right[label], rows, "compare labels", whole="most")
     if task is not None:
-        yield _sight(task, "cells are declared tasks", right[task], rows, "compare the names of tasks", whole="most")
+        yield _sight(task, "are declared tasks", right[task], rows, "compare the names of tasks", whole="most")
 
 
 def _sight(what: str, says: str, count: int, total: int, hint: str, whole: str = "all") -> Sight:

@@ -66,11 +66,12 @@ def suggest(names: Sequence[str]) -> Answers:
     return Answers(label=found["label"], task=found["task"], person=found["person"])
 
 
-def recurring(answers: Answers, unit: Protected, tasks: int | None, records: int | None) -> Answers:
-    """Whom to protect, and how often one may recur. What is not said is 1 for a record; for a person it stays open,
+def protecting(answers: Answers, unit: Protected) -> Answers:
+    """The same for this unit. How often one may recur is 1 for a record unless it is said; for a person it stays open,
     since a bound that is too small leaves records out in silence."""
     unsaid = 1 if unit == "record" else None
-    return replace(answers, unit=unit, tasks_per_unit=tasks or unsaid, records_per_unit=records or unsaid)
+    tasks, records = answers.tasks_per_unit or unsaid, answers.records_per_unit or unsaid
+    return replace(answers, unit=unit, tasks_per_unit=tasks, records_per_unit=records)
 
 
 def still_open(names: Sequence[str], answers: Answers) -> tuple[str, ...]:
