@@ -9,8 +9,8 @@ from typing import Any
 from tacit.data.own import open_declared
 from tacit.data.stream import StreamInfo
 
-LEARNER = {"method": "DPCL", "steps": 200, "lr": 0.5, "clip": 1.0}
-BATCH_SHARE = 0.1
+LEARNER = {"method": "RoutedExperts", "steps": 50, "lr": 0.5, "momentum": 0.9}
+BATCH_SHARE = 0.3
 """Of the nominal size of the smallest task: large batches carry less noise for each record."""
 
 
@@ -29,7 +29,7 @@ def for_declaration(path: Path) -> dict[str, Any]:
 def _batches(info: StreamInfo) -> dict[str, float]:
     smallest = min(task.size for task in info.tasks)
     batch = max(1, round(BATCH_SHARE * smallest))
-    return {"batch": batch, "memory_batch": max(1, batch // 10)}
+    return {"batch": batch}
 
 
 def _network(shape: tuple[int, ...]) -> str:

@@ -55,6 +55,8 @@ def run(
     at_once = 1 if stream is not None else max(1, min(processes or cores, len(config.seeds)))
     info = _declared_info(config, stream)
     book = _check_ledger(config, info, place.ledger() if ledger is None and resume else ledger)
+    if info is not None and book is not None and not place.has_run:
+        _refuse_spent(info, book)
     if config.threads is None and not place.has_run:
         config = config.model_copy(update={"threads": max(1, cores // at_once)})
     config = place.begin(config, resume=resume)
@@ -132,6 +134,25 @@ def _check_ledger(config: Config, info: StreamInfo | None, ledger: str | Path | 
             "anew for what the first already took; use one seed"
         )
     return needed_ledger(info, None if ledger is None else Path(ledger)).absolute()
+
+
+def _refuse_spent(info: StreamInfo, ledger: Path) -> None:
+    """Records that were learnt from are not learnt from again: said before a folder is made."""
+    if not ledger.exists():
+        return
+    with Ledger(ledger) as book:
+        known = {terms.name: number for number, terms in book.streams()}
+        if info.name not in known:
+            return
+        found = book.statement(known[info.name])
+    tasks = {block.row.id: block.row.task for block in found.blocks}
+    read = {tasks[block] for grant in found.grants if grant.state != "VOID" for block, _ in grant.reads}
+    spent = next((task.name for task in info.tasks if task.name in read), None)
+    if spent is not None:
+        raise ConfigError(
+            f"task {spent!r} of {info.name!r} was learnt from already, and {ledger} says what its people have lost; "
+            "use what that run released, go on with it by --resume, or declare new records as new tasks"
+        )
 
 
 def _charged_to(config: Config, info: StreamInfo, ledger: Path) -> str:
