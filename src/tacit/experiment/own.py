@@ -9,7 +9,7 @@ from typing import Any
 from tacit.data.own import open_declared
 from tacit.data.stream import StreamInfo
 
-LEARNER = {"method": "RoutedExperts", "steps": 50, "lr": 0.5, "momentum": 0.9}
+LEARNER = {"method": "RoutedExperts", "steps": 50, "lr": 0.5, "momentum": 0.5, "average": 0.5}
 BATCH_SHARE = 0.3
 """Of the nominal size of the smallest task: large batches carry less noise for each record."""
 
