@@ -133,7 +133,7 @@ def test_stopping_is_between_steps_and_goes_on(tmp_path: Path, config: Config, b
         try:
             run(config, tmp_path / "r", stream=blobs, tell=tell, stop=stop)
         except Stopped as stopped:
-            return "--resume goes on" in str(stopped) and set(heard) == {"begin", "step", "task"}
+            return "nothing is lost" in str(stopped) and set(heard) == {"begin", "step", "task"}
         return False
 
     assert in_a_process(until_stopped)
@@ -181,3 +181,9 @@ def test_the_unit_is_the_streams(tmp_path: Path) -> None:
     assert found.metrics["epsilon_certified"]["unit"] == "person"
     with pytest.raises(ConfigError, match=r"budget.unit = 'record' does not fit a stream whose unit is a person"):
         run(make_config(budget={"unit": "record"}), tmp_path / "s", stream=people)
+
+
+def test_what_is_not_learnt_in_sequence_forgets_nothing(tmp_path: Path, blobs: Blobs) -> None:
+    found = run(make_config(learner={"method": "Joint", "steps": 5, "batch": 20}), tmp_path / "r", stream=blobs).metrics
+    assert found["average_accuracy"] is not None
+    assert found["forgetting"] is found["worst_forgetting"] is found["bwt"] is found["fwt"] is None

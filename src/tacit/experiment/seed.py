@@ -114,6 +114,7 @@ class SeedRun:
                 "claimed": said,
                 "claim": self.learner.claim,
                 "private": self.learner.private,
+                "sequential": self.learner.sequential,
                 "accuracy_from": self.examiner.source,
                 "accuracy_noise": self.examiner.noise,
                 "task_id": self.stream.info.task_id,

@@ -123,6 +123,9 @@ def figures(config: Config, folder: RunFolder, logs: Sequence[SeedLog]) -> dict[
     def over_seeds(of: Callable[[SeedLog], float]) -> Figure | None:
         return figure([of(log) for log in logs]) if end["accuracy_from"] else None
 
+    def over_tasks(of: Callable[[SeedLog], float]) -> Figure | None:
+        return over_seeds(of) if end["sequential"] else None
+
     certified, reason = _certified([_certificate(folder.seed(log.seed), end["tasks"]) for log in logs])
     return {
         "method": config.learner.method,
@@ -132,11 +135,11 @@ def figures(config: Config, folder: RunFolder, logs: Sequence[SeedLog]) -> dict[
         "accuracy": end["accuracy_from"],
         "accuracy_noise": end.get("accuracy_noise"),
         "average_accuracy": over_seeds(lambda log: metrics.average_accuracy(log.matrix)),
-        "forgetting": over_seeds(lambda log: metrics.forgetting(log.matrix)),
-        "worst_forgetting": over_seeds(lambda log: metrics.worst_forgetting(log.matrix)),
+        "forgetting": over_tasks(lambda log: metrics.forgetting(log.matrix)),
+        "worst_forgetting": over_tasks(lambda log: metrics.worst_forgetting(log.matrix)),
         "lca": _lca(logs, config.lca),
-        "bwt": over_seeds(lambda log: metrics.backward_transfer(log.matrix)),
-        "fwt": _fwt(logs),
+        "bwt": over_tasks(lambda log: metrics.backward_transfer(log.matrix)),
+        "fwt": _fwt(logs) if end["sequential"] else None,
         "a_auc": over_seeds(_a_auc),
         "epsilon_claimed": _worst([log.end["claimed"] for log in logs]),
         "epsilon_certified": certified,

@@ -61,6 +61,8 @@ class Core(ABC):
     device: str = "cpu"
 
     private: ClassVar[bool] = True
+    sequential: ClassVar[bool] = True
+    """It learns task after task; otherwise forgetting means nothing."""
     reference: ClassVar[str]
     """Where the method comes from."""
     claim: ClassVar[str] = "none"

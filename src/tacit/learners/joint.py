@@ -23,6 +23,7 @@ from tacit.privacy.vault import Vault
 class Joint(GradientLearner):
     """`batch` and `steps` are those of the one training run on all tasks."""
 
+    sequential: ClassVar[bool] = False
     reference: ClassVar[str] = "Abadi et al. 2016, on all tasks at once"
     certifies: ClassVar[str] = "a record: one DP-SGD plan over all tasks, once"
 
