@@ -142,7 +142,7 @@ class ChargedQueries(Examiner):
     def __post_init__(self) -> None:
         left = [replace(task, size=max(1, round((1 - self.share) * task.size))) for task in self.stream.tasks]
         self.info = replace(self.stream, tasks=tuple(left))
-        self.budget = planning(self.budget, self.stream, kinds=3)
+        self.budget = planning(self.budget, self.stream)
         sizes = [max(1, round(self.share * task.size)) for task in self.stream.tasks]
         self.noise = max(self.plan(number).std / size for number, size in enumerate(sizes))
 
@@ -195,15 +195,15 @@ def examiner(section: EvaluationSection, stream: Stream, vault: Vault, budget: B
     return NoTests(stream.info, budget)
 
 
-def planning(budget: Budget, info: StreamInfo, *, kinds: int) -> Budget:
+def planning(budget: Budget, info: StreamInfo) -> Budget:
     """What plans are made with: the budget; a little less for units that recur.
 
-    Such a unit may be trained on in one task, kept as memory in a second, asked about in a third: so many `kinds` of
+    Such a unit may be trained on in one task, kept as memory in a second, asked about in a third: three kinds of
     plans. Each fits as often as a unit recurs; a mixture can cost a little more than any of them alone, and where there
     are too many mixtures to price each, the ledger's bound on all of them is looser."""
     if info.tasks_per_unit == 1:
         return budget
-    mixtures = math.comb(kinds + info.tasks_per_unit - 1, info.tasks_per_unit)
+    mixtures = math.comb(info.tasks_per_unit + 2, info.tasks_per_unit)
     return replace(budget, epsilon=budget.epsilon * (0.98 if mixtures <= calibrate.MOST_CHOICES else 0.83))
 
 

@@ -10,7 +10,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ import yaml
 
 from tacit.errors import ConfigError
 from tacit.experiment.config import Config
+from tacit.privacy.issue import library
 
 Values = Mapping[str, Any]
 
@@ -162,14 +162,10 @@ class RunFolder:
 
 def environment(config: Config) -> dict[str, Any]:
     """What the numbers were made with."""
-    root = Path(__file__).parents[3]
-    commit = None
-    if (root / ".git").exists():
-        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
-        commit = done.stdout.strip() or None
+    tacit = library()
     return {
-        "tacit": metadata.version("tacit"),
-        "git_commit": commit,
+        "tacit": tacit.version,
+        "git_commit": tacit.git_commit,
         "python": sys.version.split()[0],
         "torch": metadata.version("torch"),
         "numpy": metadata.version("numpy"),

@@ -135,7 +135,7 @@ class SeedRun:
             self.learner.restore(last.tensors, tasks[:done], self.vault, part=self.examiner.part)
             self.examiner.reopen(done)
         elif not any("untrained" in note for note in self.folder.notes()):
-            with self._asking():
+            with self.clock.part("evaluate"):
                 self.folder.note({"untrained": self.examiner.untrained(self.learner)})
         return done
 
@@ -146,7 +146,7 @@ class SeedRun:
         with self.vault.until_saved():
             if not released:
                 self._learn(number, info)
-            with self._asking():  # what was asked and noted before a kill is not asked again
+            with self.clock.part("evaluate"):  # what was asked and noted before a kill is not asked again
                 accuracies = known[0] if known else self.examiner.after(self.learner, number)
             # Times follow the number of records: of private data they are not written down.
             times = {"seconds": self.clock.take()} if self.stream.info.public else {}
@@ -179,7 +179,7 @@ class SeedRun:
         """Called by the learner before each step; it changes nothing there."""
         self.stop.check()
         if step.step == len(self.curve) <= self.config.lca:
-            with self._asking():
+            with self.clock.part("evaluate"):
                 self.curve.append(self.examiner.now(self.learner, step.task.number))
         now = time.monotonic()
         if step.step == 1:
@@ -187,17 +187,6 @@ class SeedRun:
         if step.step in (0, 1) or now - self._told >= BETWEEN_S:
             self._told = now
             self._say("step", task=step.task.number, name=step.task.name, step=step.step, of=step.of)
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Around questions to the learner: its modules are then as they were, training mode too. A grant is pinned to
-        all of that, and must be found again by a process that did not ask."""
-        owned = [value for value in vars(self.learner).values() if isinstance(value, nn.Module)]
-        before = [(module, module.training) for one in owned for module in one.modules()]
-        with self.clock.part("evaluate"):
-            yield
-        for module, training in before:
-            module.training = training
 
     def _say(self, kind: Any, **said: Any) -> None:
         self.tell(Said(kind=kind, seed=self.folder.seed, tasks=len(self.stream), epsilon=self.epsilon, **said))

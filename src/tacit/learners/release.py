@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -53,5 +54,5 @@ class Release:
         )
 
 
-def _task(facts: dict) -> TaskInfo:  # type: ignore[type-arg]
+def _task(facts: dict[str, Any]) -> TaskInfo:
     return TaskInfo(**facts | {"labels": tuple(facts["labels"])})

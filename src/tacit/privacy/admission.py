@@ -7,15 +7,17 @@ unit more or less changes one unit inside. Bounds are enforced in silence; no co
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tacit.data import records as data
 from tacit.data.records import Records
 from tacit.data.stream import Label
-from tacit.errors import TacitError, VaultError
+from tacit.errors import VaultError
 from tacit.privacy.billing import Biller
 from tacit.privacy.budget import Unit
 from tacit.privacy.declared import Block, Declared, label_set
+from tacit.privacy.exits import guarded
 from tacit.privacy.ledger import Ledger, StreamTerms
 from tacit.privacy.sampling import coins
 from tacit.privacy.store import Store
@@ -39,7 +41,8 @@ class Admission:
         keys = self.ledger.keys
         if keys.test and not declared.public:
             self.ledger.policy.require("allow_test_keys", what=f"test keys on the private stream {declared.stream!r}")
-        found = _guarded(source, declared, keys.identity_key)
+        read = partial(data.read, source, keys.identity_key, declared.records_per_unit, declared.shape)
+        found = read() if declared.public else guarded(read, "the source failed while its records were read")
         if declared.budget.unit is Unit.PERSON and not found.has_ids:
             raise VaultError("the budget protects persons, so the source must say whose each record is: (x, y, ids)")
         numbers = declared.labels is not None and isinstance(declared.labels[0], int)
@@ -171,18 +174,3 @@ class Admission:
                 "this vault has no store; open it with Vault(ledger, store=folder) to keep records on disk"
             )
         return self._store
-
-
-def _guarded(source: Any, declared: Declared, key: bytes) -> Records:
-    """The records of a source; what it raises may quote private ones, and then leaves as a generic sentence."""
-    try:
-        return data.read(source, key, declared.records_per_unit, declared.shape)
-    except (TacitError, KeyboardInterrupt):
-        raise
-    except Exception:
-        if declared.public:
-            raise
-        raise VaultError(
-            "the source failed while its records were read, and its message is withheld because it may quote them; "
-            "try it on public data of the same kind"
-        ) from None

@@ -5,6 +5,7 @@ records are. A record with a non-finite feature counts as nothing. No result lea
 """
 
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -15,10 +16,11 @@ from tacit.data.stream import Label
 from tacit.errors import TacitError, VaultError
 from tacit.privacy.still import beside, frozen, unchanged
 
+T = TypeVar("T")
 _DOWN = 1 - 2.0**-20  # weights are rounded down, so that no unit exceeds its bound by rounding
 
 
-def guarded(work: Callable[[], Tensor]) -> Tensor:
+def guarded(work: Callable[[], T], what: str = "the model, loss, rule or feature map failed on private records") -> T:
     """Run user code on private records: what it raises may quote them, so it leaves as a generic sentence."""
     try:
         return work()
@@ -26,8 +28,7 @@ def guarded(work: Callable[[], Tensor]) -> Tensor:
         raise
     except Exception:
         raise VaultError(
-            "the model, loss, rule or feature map failed on private records, and its message is withheld because it "
-            "may quote them; try it on public data of the same shape"
+            f"{what}, and its message is withheld because it may quote them; try it on public data of the same shape"
         ) from None
 
 
@@ -56,7 +57,8 @@ def featurise(records: Records, index: Tensor, through: nn.Module | None) -> Ten
         return x
     frozen(through)  # at every pass: it may have been put back in training mode since the grant
     with torch.no_grad(), unchanged(through):
-        return guarded(lambda: through(beside(through, x)))
+        features: Tensor = guarded(lambda: through(beside(through, x)))
+        return features
 
 
 def width(records: Records, through: nn.Module | None) -> int:

@@ -10,6 +10,7 @@ import subprocess
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
@@ -77,7 +78,7 @@ def issue(
     return Certificate(
         id=uuid.uuid4().hex,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        library=_library(),
+        library=library(),
         method=method,
         mode="uncertified" if certified.epsilon is None else "certified",
         unit=UnitSection(
@@ -215,7 +216,9 @@ def _paper(claim: Claim) -> PaperClaim:
     )
 
 
-def _library() -> Library:
+@cache
+def library() -> Library:
+    """This version of tacit; asked for once in a process."""
     root = Path(__file__).parents[3]
     commit = None
     if (root / ".git").exists():
