@@ -17,13 +17,16 @@ from tacit import Block, Budget, Declared, GradientPlan, Ledger, Read, SumPlan, 
 from tacit.gradients.losses import cross_entropy
 
 ROOT = Path(tacit.__file__).parent
-BELOW = {"data", "errors", "gradients", "privacy"}
-LEARNING = BELOW | {"learners", "memory", "models"}
+BELOW = {"data", "errors", "gradients", "privacy", "words"}
+LEARNING = BELOW | {"learners", "memory", "models", "plugins"}
 ALLOWED = {
-    "data": {"data", "errors"},
+    "errors.py": set(),
+    "words.py": set(),
+    "plugins.py": {"errors"},
+    "data": {"data", "errors", "words"},
     "gradients": {"gradients", "errors"},
     "privacy": BELOW,
-    "models": {"models", "errors"},
+    "models": {"models", "errors", "plugins", "words"},
     "metrics.py": {"errors"},
     "memory.py": BELOW,
     "learners": LEARNING,
@@ -58,7 +61,13 @@ def test_nobody_outside_the_vault_touches_record_sets() -> None:
 
 
 def test_nothing_reads_or_writes_a_pickle() -> None:
-    for path in ROOT.rglob("*.py"):
+    """One exception: the weights inside the package of EfficientNet-Lite0 are a file of torch's old format. Its SHA-256
+    is compared with a constant before a byte of it is read as such, and then only tensors are read."""
+    known = ROOT / "models" / "backbones_efficientnet.py"
+    text = known.read_text()
+    assert text.count("torch.load(") == 1 and text.index("!= SHA256") < text.index("torch.load(")
+    assert "weights_only=True" in text[text.index("torch.load(") :]
+    for path in set(ROOT.rglob("*.py")) - {known}:
         names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
         assert "pickle" not in path.read_text().replace("never a pickle", "").replace("No pickle", ""), path
         assert not ("load" in names and "torch.load(" in path.read_text()), path

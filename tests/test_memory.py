@@ -8,10 +8,11 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from dp_accounting.dp_event import DpEvent
 from scipy import stats
 from torch import nn
 
-from tacit import Budget, Declared, Ledger, Vault
+from tacit import Budget, Declared, GradientPlan, Ledger, Vault, memory
 from tacit.errors import BudgetExceeded, LearnerError
 from tacit.gradients.losses import cross_entropy
 from tacit.memory import Memory, Mode, Schedule, calibrated, widened
@@ -93,6 +94,52 @@ def test_every_step_reads_what_its_mode_says(mode: Mode) -> None:
     else:
         assert all(one.plan.steps == 7 and one.at is None for one in readings)
     assert schedule.events(3) == []  # the last block is never read
+
+
+def naive(schedule: Schedule, block: int) -> list[DpEvent]:
+    """All reads of a block, task by task, as the module's text says them."""
+    found = []
+    for task in range(block + 1, len(schedule.sizes)):
+        own = block if schedule.mode in ("block", "each") else task
+        noise = schedule.noise[own] if len(schedule.noise) > 1 else schedule.noise[0]
+        steps, many = schedule.steps[task], 1
+        if schedule.mode == "union":
+            many = task
+        if schedule.mode == "average":
+            noise *= math.sqrt(task)
+        if schedule.mode == "block":
+            drawn = np.random.default_rng([schedule.seed, task]).integers(0, task, steps)
+            steps = drawn.tolist().count(block)
+        shared = min(schedule.tasks_per_unit, schedule.beside + (1 if own == block else task))
+        rate = min(1.0, schedule.batch / (schedule.sizes[block] * many))
+        found += [events.poisson_gaussian(rate, noise / math.sqrt(shared), steps)] if steps else []
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("noise", [(1.5,), tuple(1 + 0.1 * task for task in range(12))])
+def test_a_year_of_reads_is_what_was_planned_for_each_month(mode: Mode, noise: tuple[float, ...]) -> None:
+    sizes = tuple(float(size) for size in np.random.default_rng(1).integers(3, 60, 12))
+    steps = tuple(np.random.default_rng(2).integers(1, 9, 12).tolist())
+    year = Schedule(
+        mode=mode, sizes=sizes, steps=steps, batch=5.0, clip=1.0, noise=noise, tasks_per_unit=3, beside=1, seed=7
+    )
+    assert [year.events(block) for block in range(12)] == [naive(year, block) for block in range(12)]
+    from_readings = [
+        reading.plan.event_at(reading.rates[4], min(3, len(reading.rates) + 1))
+        for task in range(12)
+        for reading in year.readings(task)
+        if 4 in reading.rates
+    ]
+    assert year.events(4) == from_readings  # what is billed is what is read
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_reads_of_a_block_are_found_without_those_of_others(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr(memory, "GradientPlan", lambda **plan: made.append(1) or GradientPlan(**plan))
+    desai(mode=mode, sizes=(5500.0,) * 129, steps=(301,) * 129).events(3)
+    assert len(made) <= 125
 
 
 def test_a_batch_larger_than_the_block_reads_all_of_it() -> None:

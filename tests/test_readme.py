@@ -19,7 +19,7 @@ def test_the_first_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     names: dict[str, Any] = {"x": rng.normal(size=(200, 784)).astype(np.float32), "y": rng.integers(0, 10, 200)}
-    exec(BLOCKS[1], names)
+    exec(BLOCKS[2], names)
     assert "PRIVACY CERTIFICATE" in capsys.readouterr().out
     assert tacit.Certificate.load("january.json").epsilon == pytest.approx(2.0, abs=0.01)
 
@@ -29,9 +29,27 @@ def test_a_learner_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     rng = np.random.default_rng(0)
     names: dict[str, Any] = {"x": rng.normal(size=(1400, 64)).astype(np.float32), "y": rng.integers(0, 10, 1400)}
     names["budget"] = tacit.Budget(epsilon=2.0, delta=1e-5)
-    exec(BLOCKS[0], names)
+    exec(BLOCKS[1], names)
     assert names["learner"].certificate_.epsilon == pytest.approx(2.0, abs=0.01)
     assert names["learner"].predict(names["x"]).shape == (1400,)
+
+
+@pytest.mark.slow
+def test_a_learner_on_a_backbone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    names: dict[str, Any] = {"images": rng.random((6, 3, 32, 32)).astype(np.float32), "labels": rng.integers(0, 10, 6)}
+    exec(BLOCKS[0], names)
+    assert names["learner"].certificate_.epsilon == pytest.approx(1.0, abs=0.01)
+    assert names["learner"].predict(names["images"][:2]).shape == (2,)
+
+
+def test_a_policy(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "policy.toml").write_text(shown, encoding="utf-8")
+    policy = tacit.Policy.load(tmp_path / "policy.toml")
+    assert policy.may_raise == ("officer",) and not policy.allow_unsafe and not policy.allow_uncharged_tuning
+    assert policy.cap == tacit.Budget(epsilon=3.0, delta=1e-6, unit="person")
 
 
 def test_the_other_exits(tmp_path: Path) -> None:
@@ -51,7 +69,7 @@ def test_the_other_exits(tmp_path: Path) -> None:
         names |= {"block": admit("may"), "july": admit("july", None), "august": admit("august")}
         names |= {"trial": lambda rng: (float(rng.uniform()), None)}
         exec(
-            BLOCKS[2].replace("plan = GradientPlan.for_budget(person", "person_plan = GradientPlan.for_budget(person"),
+            BLOCKS[3].replace("plan = GradientPlan.for_budget(person", "person_plan = GradientPlan.for_budget(person"),
             names,
         )
     assert names["s"].shape == (10, 4) and names["m"].shape == (4, 4)

@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from tacit.data.stream import Stream, StreamInfo, Task, TaskInfo
     from tacit.experiment.runner import run
     from tacit.learners.agem import AGEM
+    from tacit.learners.cosine import CosineClassifier
     from tacit.learners.dpagem import DPAGEM
     from tacit.learners.dpcl import DPCL
     from tacit.learners.dper import DPER
+    from tacit.learners.ensemble import PEFTEnsemble
     from tacit.learners.experts import RoutedExperts
     from tacit.learners.joint import Joint
+    from tacit.learners.moments import MomentsClassifier
     from tacit.learners.naive import NaiveDPSGD
     from tacit.privacy.budget import Adjacency, Budget, Unit
     from tacit.privacy.certificate import Certificate
@@ -35,6 +38,7 @@ _HOMES = {
     "Block": "privacy.declared",
     "Budget": "privacy.budget",
     "Certificate": "privacy.certificate",
+    "CosineClassifier": "learners.cosine",
     "DPAGEM": "learners.dpagem",
     "DPCL": "learners.dpcl",
     "DPER": "learners.dper",
@@ -43,7 +47,9 @@ _HOMES = {
     "Joint": "learners.joint",
     "LabelPlan": "privacy.plan",
     "Ledger": "privacy.ledger",
+    "MomentsClassifier": "learners.moments",
     "NaiveDPSGD": "learners.naive",
+    "PEFTEnsemble": "learners.ensemble",
     "Policy": "privacy.policy",
     "Read": "privacy.declared",
     "RoutedExperts": "learners.experts",
@@ -61,7 +67,8 @@ __all__ = [  # noqa: RUF022
     "Budget", "Unit", "Adjacency", "GradientPlan", "SumPlan", "LabelPlan", "TuningPlan",
     "Ledger", "Policy", "Vault", "Declared", "Block", "Read", "Certificate",
     "Stream", "StreamInfo", "Task", "TaskInfo",
-    "AGEM", "DPAGEM", "DPCL", "DPER", "Joint", "NaiveDPSGD", "RoutedExperts", "run",
+    "AGEM", "CosineClassifier", "DPAGEM", "DPCL", "DPER", "Joint", "MomentsClassifier", "NaiveDPSGD", "PEFTEnsemble",
+    "RoutedExperts", "run",
 ]  # fmt: skip
 
 

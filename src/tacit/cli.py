@@ -4,11 +4,13 @@ from typing import Annotated
 
 import typer
 
-from tacit.commands import run
+from tacit.commands import run, tune
 from tacit.commands._shared import out
+from tacit.commands.audit import audit
 from tacit.commands.budget import budget
 from tacit.commands.certificate import certificate
 from tacit.commands.data import data
+from tacit.commands.features import features
 from tacit.commands.keys import keys
 from tacit.commands.ledger import ledger
 from tacit.commands.policy import policy
@@ -18,13 +20,16 @@ app = typer.Typer(
 )
 GROUPS = {
     "data": data,
+    "features": features,
     "budget": budget,
     "ledger": ledger,
     "certificate": certificate,
     "keys": keys,
     "policy": policy,
+    "audit": audit,
 }
 run.register(app)
+tune.register(app)
 for name, group in GROUPS.items():
     app.add_typer(group, name=name)
 

@@ -16,7 +16,7 @@ Three ways to read in task T, when T − 1 blocks are stored and a batch of b re
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -65,43 +65,59 @@ class Schedule:
 
     def readings(self, task: int) -> list[Reading]:
         """The grants of task `task` (from 0)."""
-        if task == 0:
+        read = {block: plan for block in range(task) if (plan := self._read(task, block)) is not None}
+        if self.alone:
+            return [
+                Reading(plan=plan, rates={block: plan.rate}, at=self._at(task, block)) for block, plan in read.items()
+            ]
+        if not read:
             return []
-        if self.mode == "block":
-            drawn = self.coins(task)
-            steps = {block: tuple(np.flatnonzero(drawn == block).tolist()) for block in range(task)}
-            return [self._alone(task, block, at) for block, at in steps.items() if at]
-        if self.mode == "each":
-            return [self._alone(task, block, None) for block in range(task)]
-        many = task if self.mode == "union" else 1
-        rates = {block: min(1.0, self.batch / (self.sizes[block] * many)) for block in range(task)}
-        # The average of T − 1 noisy sums has the noise of a sum with multiplier noise · √(T − 1).
-        noise = self.noise_of(task) * (math.sqrt(task) if self.mode == "average" else 1.0)
-        return [Reading(plan=self._plan(max(rates.values()), self.steps[task], noise), rates=rates)]
+        fastest = max(read.values(), key=lambda plan: plan.rate)
+        return [Reading(plan=fastest, rates={block: plan.rate for block, plan in read.items()})]
 
     def coins(self, task: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Public: the block of each step."""
-        return np.random.default_rng([self.seed, task]).integers(0, task, self.steps[task])
+        return _tossed(self.seed, task, self.steps[task])
 
     def events(self, block: int) -> list[DpEvent]:
         """All that block `block` will be charged, in the order of the tasks."""
         return [
-            reading.plan.event_at(reading.rates[block], min(self.tasks_per_unit, len(reading.rates) + self.beside))
+            plan.event_at(plan.rate, min(self.tasks_per_unit, (1 if self.alone else task) + self.beside))
             for task in range(block + 1, len(self.sizes))
-            for reading in self.readings(task)
-            if block in reading.rates
+            if (plan := self._read(task, block)) is not None
         ]
 
-    def _alone(self, task: int, block: int, at: tuple[int, ...] | None) -> Reading:
-        rate = min(1.0, self.batch / self.sizes[block])
+    @property
+    def alone(self) -> bool:
+        """Every block has a draw of its own; otherwise those of a task share one."""
+        return self.mode in ("block", "each")
+
+    def _read(self, task: int, block: int) -> GradientPlan | None:
+        """How one block is read in a later task, at its own rate; None where the coins never show it.
+
+        Found without the other blocks: all reads of a block take time linear in the number of tasks."""
+        at = self._at(task, block)
+        if at == ():
+            return None
         steps = self.steps[task] if at is None else len(at)
-        return Reading(plan=self._plan(rate, steps, self.noise_of(block)), rates={block: rate}, at=at)
+        rate = min(1.0, self.batch / (self.sizes[block] * (task if self.mode == "union" else 1)))
+        # The average of T − 1 noisy sums has the noise of a sum with multiplier noise · √(T − 1).
+        noise = self.noise_of(block if self.alone else task) * (math.sqrt(task) if self.mode == "average" else 1.0)
+        return GradientPlan(rate=rate, steps=steps, noise=noise, clip=self.clip, clipping=self.clipping)
+
+    def _at(self, task: int, block: int) -> tuple[int, ...] | None:
+        return tuple(np.flatnonzero(self.coins(task) == block).tolist()) if self.mode == "block" else None
 
     def noise_of(self, number: int) -> float:
         return self.noise[number] if len(self.noise) > 1 else self.noise[0]
 
-    def _plan(self, rate: float, steps: int, noise: float) -> GradientPlan:
-        return GradientPlan(rate=rate, steps=steps, noise=noise, clip=self.clip, clipping=self.clipping)
+
+@lru_cache(maxsize=4096)
+def _tossed(seed: int, task: int, steps: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Kept, since a search for noise asks for the coins of the same tasks over and over."""
+    drawn = np.random.default_rng([seed, task]).integers(0, task, steps)
+    drawn.flags.writeable = False
+    return drawn
 
 
 def calibrated(budget: Budget, schedule: Schedule) -> Schedule:
@@ -109,15 +125,15 @@ def calibrated(budget: Budget, schedule: Schedule) -> Schedule:
 
     Blocks with a draw of their own get their own noise. Where blocks share one, the block that is read most decides.
     """
-    alone, blocks = schedule.mode in ("block", "each"), range(len(schedule.sizes))
-    wanted = [block for block in blocks if schedule.events(block)] if alone else _most_read(schedule)
+    blocks = range(len(schedule.sizes))
+    wanted = [block for block in blocks if schedule.events(block)] if schedule.alone else _most_read(schedule)
 
     def least(block: int) -> float:
         return calibrate.noise_for(budget, lambda noise: _total(replace(schedule, noise=(noise,)), block))
 
     found = {block: least(block) for block in wanted}
     most = max(found.values(), default=1.0)  # also of a block that is never read
-    if alone:
+    if schedule.alone:
         return replace(schedule, noise=tuple(found.get(block, most) for block in blocks))
     return replace(schedule, noise=(most,))
 

@@ -54,6 +54,14 @@ def test_a_path_alone_is_shown(book: Path, tmp_path: Path) -> None:
     assert "No such command" in tacit("certificate", "shwo", tmp_path / "c.json", code=2).output
 
 
+def test_what_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    for words in (("certificate",), ("certificate", "show")):
+        for place in (tmp_path / "january.json", "NOPE", "runs/nope"):
+            output = tacit(*words, place, code=1).output
+            assert output.count("\n") == 1 and f"there is no file or folder {place}; " in output
+            assert "give a certificate file, or the folder of a run or of a release" in output
+
+
 def test_a_folder_without_certificates_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "run [1]").mkdir()
     output = tacit("certificate", "show", tmp_path / "run [1]", code=1).output

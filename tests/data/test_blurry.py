@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data.blurry import Blur, iblurry, iblurry_rows, siblurry, siblurry_rows
+from tacit.data.blurry import Blur, iblurry, iblurry_rows, mixed, siblurry, siblurry_rows
 from tacit.data.samples import DataSet
 from tacit.errors import DataError
 
@@ -124,3 +124,18 @@ def test_shares_are_percentages(make: Callable[..., object], toy: Toy) -> None:
         make(toy(), 3, disjoint=120)
     with pytest.raises(DataError, match="blurry is a percentage"):
         make(toy(), 3, blurry=-1)
+
+
+def test_fully_mixed_tasks_share_all_classes_and_no_sample(toy: Toy) -> None:
+    data = toy(4, each=30)
+    stream = mixed(data, 3, seed=1)
+    assert [task.size for task in stream.info.tasks] == [40, 40, 40]
+    assert all(task.labels == data.labels for task in stream.info.tasks)
+    rows = [row for task in stream for row in np.asarray(task.records()[0]).reshape(40, -1)[:, :2].tolist()]
+    assert len({tuple(row) for row in rows}) == 120
+    for task in stream:
+        counts = np.bincount(task.records()[1], minlength=4)
+        assert counts.min() > 0 and counts.tolist() != [10, 10, 10, 10]  # random, and not by class
+    again, other = mixed(data, 3, seed=1), mixed(data, 3, seed=2)
+    assert np.array_equal(again[0].records()[1], stream[0].records()[1])
+    assert not np.array_equal(other[0].records()[1], stream[0].records()[1])

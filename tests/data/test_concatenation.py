@@ -47,3 +47,14 @@ def test_what_does_not_fit_is_refused(toy: Toy) -> None:
         concatenate([toy(), toy()])
     with pytest.raises(DataError, match="do not go into one stream"):
         concatenate([toy(), toy(shape=(16,), name="flat")])
+
+
+def test_a_seed_is_a_task_order_and_all_seeds_are_all_task_orders(toy: Toy) -> None:
+    sets = [toy(2, name=name) for name in "abc"]
+    orders = [tuple(task.name for task in concatenate(sets, seed=seed, order="seed").info.tasks) for seed in range(6)]
+    assert orders[0] == ("a", "b", "c") and len(set(orders)) == 6
+    assert concatenate(sets, seed=5, order="seed").info.tasks[0].labels == (f"{orders[5][0]}/0", f"{orders[5][0]}/1")
+    assert [task.name for task in concatenate(sets, seed=5).info.tasks] == ["a", "b", "c"]
+    assert len({concatenate(sets, seed=seed, order="seed").info.name for seed in range(6)}) == 1
+    with pytest.raises(DataError, match="3 data sets have 6 orders, and seed 6 is none of them; use 0 to 5"):
+        concatenate(sets, seed=6, order="seed")

@@ -38,6 +38,20 @@ def test_a_good_declaration_becomes_public_facts() -> None:
     assert Declaration.of(GOOD | {"shape": [1, 3, 1]}).info((3,)).shape == (1, 3, 1)
 
 
+def test_a_digest_names_the_facts_wherever_the_files_lie() -> None:
+    facts = Declaration.of(GOOD)
+    assert Declaration.of(GOOD | {"files": {"train": "a/b.csv", "test": "c.csv"}}).digest == facts.digest
+    assert Declaration.of(dict(reversed(GOOD.items()))).info((3,)).declared == facts.digest
+    for change in (
+        {"files": {"train": "visits.csv", "delimiter": ";"}},
+        {"files": {"train": "visits.csv", "encoding": "latin-1"}},
+        {"columns": GOOD["columns"] | {"person": "visit"}},
+        {"scaling": {"age": [0, 100]}},
+        {"fill": 1.0},
+    ):
+        assert Declaration.of(GOOD | change).digest != facts.digest
+
+
 @pytest.mark.parametrize(
     ("said", "means"),
     [("0..3", (0, 1, 2, 3)), ("-1..1", (-1, 0, 1)), ([4, 2], (4, 2)), (["a"], ("a",)), (range(2), (0, 1))],
@@ -73,7 +87,10 @@ WRONG = [
     ({"label": "y"}, r"label is not a key .*did you mean columns\.label, labels"),
     ({"files": {"train": "a.csv", "labels": [1]}}, r"files\.labels is not a key .*did you mean labels\?"),
     ({"files": {"train": "a.csv", "decimal": ";"}}, r"files\.decimal = ';': .*'\.' or ','"),
-    ({"files": {"train": "a.csv", "encoding": "utf-16"}}, r"files\.encoding = 'utf-16': .*'utf-8' or 'latin-1'"),
+    (
+        {"files": {"train": "a.csv", "encoding": "utf-16"}},
+        r"files\.encoding = 'utf-16': .*'utf-8', 'latin-1' or 'cp1252'",
+    ),
     ({"tasks_per_unit": 3}, "a person cannot be in 3 tasks where 2 are declared; say at most 2"),
     ({"tasks_per_unit": None}, "'tasks_per_unit' is not filled in"),
     ({"labels": ["a", 1]}, "all whole numbers or all texts"),

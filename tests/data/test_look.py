@@ -60,6 +60,23 @@ def test_latin_1_is_declared(tmp_path: Path) -> None:
     assert yaml.safe_load((tmp_path / "new.yaml").read_text(encoding="utf-8"))["files"]["encoding"] == "latin-1"
 
 
+def test_cp1252_is_declared_and_a_byte_that_it_has_not_is_left_out(tmp_path: Path) -> None:
+    content = "größe,ward,month,label\n1,„A“,jan,sick\n2,€,jan,well\n3,A,jan,well\n"
+    path = world(tmp_path, content, "cp1252", encoding="cp1252")
+    path.write_text(path.read_text().replace("- A\n", "- €\n").replace("- B\n", "- „A“\n"), encoding="utf-8")
+    assert open_declared(path)[0].records()[0].tolist() == [[1, 0, 1], [2, 1, 0], [3, 0, 0]]
+    table = tmp_path / "t.csv"
+    # In cp1252 0x81 is nothing; as UTF-8 the cell would be a letter.
+    table.write_bytes(table.read_bytes().replace(b"\n3,A", b"\n3,\xc2\x81"))
+    assert open_declared(path)[0].records()[0].tolist() == [[1, 0, 1], [2, 1, 0]]
+    made = tacit("declare", table, "--yes", "--encoding", "cp1252", "--out", tmp_path / "new.yaml")
+    assert made.exit_code == 0
+    assert yaml.safe_load((tmp_path / "new.yaml").read_text(encoding="utf-8"))["files"]["encoding"] == "cp1252"
+    table.write_bytes(b"gr\x81,ward,month,label\n")
+    with pytest.raises(DataError, match=r"the first line of .* is not CP1252"):
+        open_declared(path)
+
+
 @pytest.mark.parametrize(("mark", "said"), [(";", "';'"), ("\t", "tab"), ("|", "'|'")])
 def test_a_header_of_one_name_suggests_a_delimiter(mark: str, said: str, tmp_path: Path) -> None:
     path = world(tmp_path, GERMAN.replace(";", mark))

@@ -1,12 +1,16 @@
 """Public data sets by name, from files in the documented formats."""
 
 import hashlib
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
+from PIL import Image
 
 from tacit.data import named
 from tacit.data.formats import cache_folder, decode, held_out, read_column, read_idx, read_images, write_idx
@@ -50,8 +54,6 @@ def test_the_first_real_mnist_image_is_a_five(real: Callable[[str], Path]) -> No
 
 
 def test_real_cifar100_names_are_those_of_the_file(real: Callable[[str], Path]) -> None:
-    import pyarrow.parquet as parquet
-
     path = real("cifar100") / "cifar100" / "test.parquet"
     assert parquet.read_schema(path).metadata[b"classes"].decode() == ",".join(
         load("cifar100", path.parents[1]).classes
@@ -153,3 +155,14 @@ def test_the_held_out_rows_never_change() -> None:
 DIGITS_HELD_OUT = [6, 18, 19, 20, 29, 31, 35, 38]
 LETTERS_HELD_OUT = "f54ae562513f7c57"
 CIFAR100_FIRST = 466_729
+
+
+def test_a_lossy_copy_is_said_beside_numbers(tmp_path: Path, idx_root: Path) -> None:
+    assert named.caveat("cifar10", idx_root) is None  # PNG
+    assert named.caveat("mnist", idx_root) is None and named.caveat("cifar100", idx_root) is None
+    out = io.BytesIO()
+    Image.new("RGB", (32, 32)).save(out, format="JPEG")
+    table = pa.table({"image": pa.array([out.getvalue()], pa.binary()), "label": [0]})
+    for part in ("train", "test"):
+        parquet.write_table(table, idx_root / "cifar10" / f"{part}.parquet")
+    assert "cifar10 is here as a lossy JPEG re-encoding" in str(named.caveat("cifar10", idx_root))

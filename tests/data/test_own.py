@@ -72,6 +72,14 @@ def test_records_without_the_person_they_need_are_left_out() -> None:
     assert stream[0].records()[2].tolist() == ["a"]
 
 
+def test_the_ways_unicode_writes_a_name_are_one() -> None:
+    composed, apart = "Jos\u00e9", "Jose\u0301"
+    facts = {"name": "n", "labels": "0..1", "tasks": [{"name": apart, "size": 2}], "unit": "person"}
+    person, task = np.array([composed, apart, "JOSE"]), np.array([composed, apart, apart])
+    stream = from_arrays(Declaration.of(facts), np.eye(3), [0, 1, 1], task=task, person=person)
+    assert stream[0].records()[2].tolist() == [composed, composed, "JOSE"]
+
+
 def test_a_folder_of_images(tmp_path: Path, as_png: Callable[[np.ndarray], bytes]) -> None:
     for task, label, grey in (("jan", "cat", 0), ("jan", "dog", 255), ("feb", "cat", 51), ("may", "cat", 1)):
         (tmp_path / "pets" / task / label).mkdir(parents=True)

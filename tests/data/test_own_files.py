@@ -130,3 +130,28 @@ def test_the_vault_admits_every_task_of_a_file(tmp_path: Path) -> None:
                 public=True,
             )
             assert vault.admit(task.records(), declared).size == 3
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float32(), 3), pa.large_list(pa.float64())])
+def test_embeddings_as_a_column_of_lists(kind: pa.DataType, tmp_path: Path) -> None:
+    """One list a record. One of another length, or a missing one, is filled in silence; nothing depends on it."""
+    rows = [[1.0, 2.0, 3.0], [0.5, None, 7.0], None, [4.0, 5.0, 6.0]]
+    if not pa.types.is_fixed_size_list(kind):
+        rows.append([1.0])
+    else:
+        rows.append(None)
+    table = pa.table({"embedding": pa.array(rows, kind), "label": [0, 1, 0, 1, 0]})
+    parquet.write_table(table, tmp_path / "e.parquet")
+    facts = {"name": "e", "files": {"train": "e.parquet"}, "labels": [0, 1], "tasks": [{"name": "all", "size": 5}]}
+    place = tmp_path / "e.yaml"
+    if not pa.types.is_fixed_size_list(kind):
+        place.write_text(yaml.safe_dump(facts))
+        with pytest.raises(DataError, match=r"'embedding' holds lists; say how many numbers each has"):
+            open_declared(place)
+    place.write_text(yaml.safe_dump({**facts, "shape": [3], "scaling": [0, 10]}))
+    x, y = open_declared(place)[0].records()
+    assert np.allclose(x, [[0.1, 0.2, 0.3], [0.05, 0, 0.7], [0] * 3, [0.4, 0.5, 0.6], [0] * 3])
+    assert y.tolist() == [0, 1, 0, 1, 0]
+    parquet.write_table(table.append_column("age", pa.array([1] * 5)), tmp_path / "e.parquet")
+    with pytest.raises(DataError, match=r"'embedding' holds lists, and then it is the only feature; say features: \["):
+        open_declared(place)

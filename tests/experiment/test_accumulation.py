@@ -1,16 +1,20 @@
 """Fig. 2a of Desai 2021: the paper's totals by hand, certified curves against golden values, the files it leaves."""
 
 import csv
+import json
 import math
 import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from tacit.cli import app
 from tacit.errors import ConfigError, PlanError
 from tacit.experiment import accumulation
 from tacit.experiment.accumulation import CLAIMS, MEMORIES, Setting, certified, claimed, drawn, measured_at, run
+from tacit.experiment.events import Said
 
 UNION, BLOCK, AVERAGE, EVERY = MEMORIES
 GOLDEN = {  # ε of a record in the first memory block, σ = 1, δ = 1e-4, 301 steps a task, q = 50/5500
@@ -108,6 +112,20 @@ def test_a_run_leaves_a_table_and_a_figure(tmp_path: Path) -> None:
     assert {row["accountant"] for row in rows if row["kind"] == "certified"} <= {"PLD", "RDP"}
     picture = (tmp_path / "new" / "accumulation.png").read_bytes()
     assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
+
+
+def test_it_says_what_it_computes(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    heard: list[Said] = []
+    run(tmp_path, tasks=2, steps=2, tell=heard.append)
+    assert [said.kind for said in heard] == ["notice"] * 4
+    for number, (said, name) in enumerate(zip(heard, MEMORIES, strict=True), start=1):
+        assert said.name == f"computing what is certified for {name}, 1 to 2 tasks ({number} of 4)"
+    words = ["run", "desai2021/accumulation", "--set", "tasks=2", "--set", "steps=2", "--out", str(tmp_path / "r")]
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0 and shown.stderr.splitlines() == [said.name for said in heard]
+    quiet = CliRunner().invoke(app, [*words, "--quiet", "--json"])
+    assert quiet.exit_code == 0 and quiet.stderr == "" and json.loads(quiet.stdout)["tasks"] == 2
 
 
 def test_without_matplotlib_the_table_is_there_and_the_sentence_says_what_to_do(

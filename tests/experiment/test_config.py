@@ -43,7 +43,7 @@ def test_seeds_are_a_number_or_a_list() -> None:
 
 WRONG = {
     "learner.stepz=3": "learner.stepz = 3 is not a setting of DPCL; did you mean steps?",
-    "learner.steps=many": "learner.steps must be a whole number or a list, each a whole number, got 'many'",
+    "learner.steps=many": "learner.steps must be a whole number or a list, each a whole number or null, got 'many'",
     "learner.project=alway": "learner.project must be one of 'conflict', 'always', got 'alway'; did you mean always?",
     "learner.method=DPLC": "learner.method = 'DPLC' is not a learner; did you mean DPCL",
     "model.network=mpl": "model.network = 'mpl' is not a network; did you mean mlp",

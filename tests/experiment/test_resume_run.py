@@ -60,17 +60,28 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[st
 
 CASES = [
     *(("DPCL", moment) for moment in MOMENTS),
-    *(("RoutedExperts", moment) for moment in ("in the second task", "between the last step and the release")),
+    *(
+        (method, moment)
+        for method in ("RoutedExperts", "PEFTEnsemble")
+        for moment in ("in the second task", "between the last step and the release")
+    ),
+    ("CosineClassifier", "between the last step and the release"),
+    ("CosineClassifier", "between the release and its evaluation"),
     *((method, "in the second task") for method in ("DPAGEM", "DPER", "NaiveDPSGD")),
     *((method, "between the release and its evaluation") for method in ("AGEM", "Joint")),
 ]
+
+
+STEPS: dict[str, Any] = {"steps": 12, "batch": 20, "lr": 0.2}
+OWN: dict[str, dict[str, Any]] = {"CosineClassifier": {}, "PEFTEnsemble": STEPS | {"epochs": None}}
+"""Settings of methods that take others."""
 
 
 @pytest.mark.parametrize(("method", "moment"), CASES)
 def test_a_kill_changes_nothing(
     method: str, moment: str, tmp_path: Path, uninterrupted: dict[str, dict[str, Any]]
 ) -> None:
-    config = make_config(learner={"method": method, "steps": 12, "batch": 20, "lr": 0.2})
+    config = make_config(learner={"method": method, **OWN.get(method, STEPS)})
     if method not in uninterrupted:
         run(config, tmp_path / "whole", stream=make_blobs)
         uninterrupted[method] = ends(tmp_path / "whole")

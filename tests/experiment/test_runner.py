@@ -18,6 +18,7 @@ from tacit.experiment.runner import run
 from tacit.experiment.summary import Summary
 from tacit.learners.release import Release
 from tacit.privacy.certificate import Certificate
+from tacit.privacy.issue import checkout
 from tacit.privacy.ledger import Ledger
 
 Blobs = Callable[[int], Stream]
@@ -42,6 +43,7 @@ def test_the_folder_says_everything(finished: Summary) -> None:
     }  # fmt: skip
     environment = json.loads((finished.folder / "environment.json").read_text())
     assert environment["threads"] == 1 and environment["torch"] == torch.__version__
+    assert (environment["git_commit"], environment["dirty"]) == (checkout().commit, checkout().dirty)
     pointer = json.loads((finished.folder / "ledger.json").read_text())
     assert pointer["kind"].startswith("throw-away") and set(pointer["seeds"]) == {"0", "1"}
     assert not list(finished.folder.rglob("private"))  # a finished run keeps no record, no key and no ledger

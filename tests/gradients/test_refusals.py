@@ -8,6 +8,7 @@ from torch import nn
 
 from tacit.errors import PlanError, UnsupportedModel
 from tacit.gradients import Clipper, check_independent, clipped_sum
+from tacit.gradients.clipper import LOOKS
 
 D = torch.float64
 
@@ -53,6 +54,40 @@ def test_batch_statistics_in_eval_mode_and_running_instance_norm():
         Clipper(nn.BatchNorm1d(3, track_running_stats=False).eval(), square_loss, 1.0)
     with pytest.raises(UnsupportedModel, match="track_running_stats=False"):
         Clipper(nn.InstanceNorm2d(3, affine=True, track_running_stats=True), square_loss, 1.0)
+
+
+def test_what_lies_under_a_zero_head_is_looked_at_again():
+    """At first the head hides the layers below: their gradients are zero by any rule."""
+    model = Model(lambda m, x: m.head(F.linear(x, m.a.weight)), a=nn.Linear(3, 4), head=nn.Linear(4, 3))
+    nn.init.zeros_(model.head.weight)
+    clipper = Clipper(model, cross_entropy, 1.0)
+    clipper.sum(draw(4, 3), labels(4))
+    nn.init.ones_(model.head.weight[:, :2])
+    with pytest.raises(UnsupportedModel, match=r"'a.weight'"):
+        clipper.sum(draw(4, 3), labels(4))
+
+
+def test_a_look_counts_when_the_parameters_have_changed():
+    """Made-up rows and chunks before the first step do not use up the looks; steps under a dead layer do."""
+    model = Model(lambda m, x: m.head(F.linear(x, m.a.weight)), a=nn.Linear(3, 4), head=nn.Linear(4, 3))
+    nn.init.zeros_(model.head.weight)
+    clipper = Clipper(model, cross_entropy, 1.0)
+    for _ in range(LOOKS + 1):
+        clipper.sum(draw(4, 3), labels(4))
+    assert not clipper._verified
+    nn.init.ones_(model.head.weight[:, :2])
+    with pytest.raises(UnsupportedModel, match=r"'a.weight'"):
+        clipper.sum(draw(4, 3), labels(4))
+    nn.init.zeros_(model.head.weight)
+    clipper = Clipper(model, cross_entropy, 1.0)
+    step = torch.optim.SGD(model.parameters(), lr=0.0)
+    for look in range(LOOKS):
+        assert not clipper._verified, look
+        clipper.sum(draw(4, 3), labels(4))
+        for p in model.parameters():
+            p.grad = torch.zeros_like(p)
+        step.step()
+    assert clipper._verified
 
 
 def test_a_weight_used_outside_its_module_is_never_silently_dropped():

@@ -75,16 +75,22 @@ PRIVATE: dict[str, tuple[str, dict[str, Any]]] = {
     "experts by scores": ("RoutedExperts", {"router": "scores", "sharpness": 5.0}),
     "low-rank experts": ("RoutedExperts", {"rank": 2}),
     "few experts": ("RoutedExperts", {"most": 2}),
+    "cosine": ("CosineClassifier", {}),
+    "moments": ("MomentsClassifier", {}),
+    "ensemble": ("PEFTEnsemble", {"epochs": None, "rule": "sgd"}),
+    "ensemble by entropy": ("PEFTEnsemble", {"epochs": None, "rule": "sgd", "aggregate": "entropy"}),
 }
 REPLAY = [name for name, (method, _) in PRIVATE.items() if method in ("DPAGEM", "DPCL", "DPER")]
 ALL = {"AGEM": ("AGEM", {"memory_batch": 20}), **PRIVATE}
+STEPLESS = ("AGEM", "CosineClassifier", "MomentsClassifier")
+"""Methods without steps of DP-SGD, whose noise is not given."""
 
 
 def make(name: str, **settings: Any) -> Learner:
     """A learner of the table, with other settings where they are given."""
     method, own = ALL[name]
     common: dict[str, Any] = {"budget": GENEROUS, "network": tiny}
-    if method != "AGEM":
+    if method not in STEPLESS:
         common |= {"steps": 20, "batch": 30, "lr": 0.5, "momentum": 0.0}
     made: Learner = find(method)(**common | own | settings)
     return made
@@ -93,7 +99,7 @@ def make(name: str, **settings: Any) -> Learner:
 def given(name: str, **settings: Any) -> dict[str, Any]:
     """Settings with given noise and a few steps: nothing is calibrated, and all tests use the same plans (quick)."""
     method, _ = ALL[name]
-    if method == "AGEM":
+    if method in STEPLESS:
         return settings
     own: dict[str, Any] = {"budget": ROOMY, "steps": 5, "noise": 1.0}
     if method == "DPER":

@@ -1,12 +1,15 @@
 """scikit-learn's shape, and what it refuses."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.utils import get_tags
 from small_world import ALL, GENEROUS, ROOMY, facts, given, make, records, tiny
 
 from tacit import Ledger
@@ -28,6 +31,28 @@ def test_it_can_be_cloned_and_set(name: str) -> None:
     assert (twin.seed, twin.budget, learner.seed) == (5, ROOMY, 3)
     with pytest.raises(LearnerError, match=f"{type(learner).__name__} has no setting 'sed'; it has budget"):
         twin.set_params(sed=1)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_scikit_learn_knows_what_it_is(name: str) -> None:
+    learner = make(name, stream=facts())
+    tags = get_tags(learner)
+    assert is_classifier(learner) and not is_regressor(learner)
+    assert (tags.estimator_type, tags.target_tags.required, tags.requires_fit) == ("classifier", True, True)
+    assert tags.classifier_tags is not None and tags.non_deterministic
+    assert learner._estimator_type == "classifier"  # what older versions ask for
+
+
+def test_scikit_learn_is_no_base_and_is_not_imported_with_a_learner() -> None:
+    assert not any(base.__module__.startswith("sklearn") for base in find("DPCL").__mro__)
+    code = "import sys; from tacit import DPCL; DPCL().get_params(); print('sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+
+
+def test_a_clone_shares_the_open_ledger(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        twin = clone(make("DPCL union", stream=facts(), ledger=ledger))
+    assert twin.ledger is ledger
 
 
 def test_a_clone_has_learnt_nothing() -> None:
@@ -123,7 +148,7 @@ def test_learners_are_found_by_name() -> None:
         assert found.__name__ == name and issubclass(found, Learner)
         assert found.reference and found.certifies and found.claim
         assert found.private == (name != "AGEM")
-    with pytest.raises(LearnerError, match="there is no learner 'DPSGD'; there are AGEM, DPAGEM"):
+    with pytest.raises(LearnerError, match="there is no learner 'DPSGD'; there are AGEM, CosineClassifier"):
         find("DPSGD")
 
 

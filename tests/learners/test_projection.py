@@ -1,5 +1,7 @@
 """A-GEM's projection and what goes into it, against plain formulas."""
 
+from typing import Any
+
 import pytest
 import torch
 from small_world import facts, fixed, given, learn, same, started
@@ -37,6 +39,21 @@ def test_without_a_conflict_it_is_left_alone() -> None:
     agreeing = {name: -value for name, value in reference.items()}
     assert project(g, agreeing, always=False) is g
     assert float(flat(project(g, agreeing, always=True)) @ flat(agreeing)) == pytest.approx(0, abs=1e-5)
+
+
+def test_the_reference_is_measured_only_where_it_is_projected_on() -> None:
+    class Counted(dict[str, torch.Tensor]):
+        asked = 0
+
+        def values(self) -> Any:
+            self.asked += 1
+            return super().values()
+
+    g, reference = conflicting()
+    agreeing, opposed = Counted({name: -value for name, value in reference.items()}), Counted(reference)
+    project(g, agreeing, always=False)
+    project(g, opposed, always=False)
+    assert (agreeing.asked, opposed.asked) == (0, 1)
 
 
 def test_one_global_projection_not_one_for_each_tensor() -> None:

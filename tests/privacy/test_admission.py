@@ -12,6 +12,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from tacit import Budget, Declared, Ledger, SumPlan, Vault
 from tacit.data import records
+from tacit.data.sources import Made
 from tacit.errors import LedgerError, PolicyError, VaultError
 
 KEY = bytes(32)
@@ -52,6 +53,18 @@ def test_arrays_datasets_and_iterables_are_the_same_records(source: Any, ledger:
     vault = Vault(ledger)
     out = vault.sums(vault.admit(source, declared(labels=(0, 1, 2))), SumPlan(noise=1e-4, clip=100.0))
     assert torch.allclose(out, torch.tensor([[0.0, 1], [2, 3], [4, 5]]), atol=0.1)
+
+
+def test_features_are_known_by_what_they_were_made_from(ledger: Ledger) -> None:
+    """And yet told apart: the same noise never meets other features."""
+    x, y = np.arange(6.0).reshape(3, 2), np.array([0, 1, 2])
+    plain, once, twice = (records.read(one, KEY, 1) for one in ((x, y), Made((x[:, :1], y), x), Made((x[:, 1:], y), x)))
+    assert once.origin == twice.origin == plain.origin == plain.fingerprint
+    assert len({plain.digest, once.digest, twice.digest}) == 3
+    vault = Vault(ledger)
+    assert vault.admit(Made((x[:, :1], y), x), declared(shape=(1,))).size == 10
+    with pytest.raises(LedgerError, match="these records are already in the ledger as stream 's', task 't'"):
+        vault.admit(Made((x[:, 1:], y), x), declared(stream="other", shape=(1,)))
 
 
 def test_an_iterator_is_read_once(ledger: Ledger) -> None:

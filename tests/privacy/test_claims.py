@@ -52,12 +52,17 @@ def test_formulas() -> None:
     assert claims.lifelong(0.5, 0.5, 2.0, gamma_x).epsilon == pytest.approx(0.5 + 0.5 / gamma_x + 0.25 + 0.5)
     assert claims.lifelong(0.5, 0.5, 2.0).epsilon == pytest.approx(1.25)
     assert claims.task_wise([1.0, 0.5], [1e-5, 1e-6]).epsilon == 1.0
+    recurring = claims.task_wise([0.7, 1.0, 0.5], [1e-5, 1e-6, 1e-6], tasks_per_unit=2)
+    assert (recurring.epsilon, recurring.delta) == pytest.approx((1.7, 1.1e-5)) and recurring.source == "Thm 4.5"
+    assert claims.task_wise([1.0, 0.5], [1e-5] * 2, tasks_per_unit=9).epsilon == pytest.approx(1.5)
     assert "DP-AGEM claims ε = 24.37, δ = 0.0001 (continual" in str(agem)
     for wrong in (0, 18):
         with pytest.raises(PlanError, match="task must be"):
             claims.desai_dp_agem(0.85, 1.47, 1e-4, task=wrong, tasks=17)
     with pytest.raises(PlanError):
         claims.task_wise([], [])
+    with pytest.raises(PlanError, match="tasks_per_unit must be a whole number ≥ 1, got 0"):
+        claims.task_wise([1.0], [1e-5], tasks_per_unit=0)
     with pytest.raises(PlanError):
         moments_accountant(0.0, 1.0, 1, 1e-5)
 

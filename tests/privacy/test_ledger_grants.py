@@ -155,20 +155,21 @@ def test_a_series_gives_each_position_once(ledger, stream) -> None:
     blocks = [ledger.block(stream, str(number), size=10).id for number in range(6)]
     first = ledger.bill([(blocks[0], G8)], pin="p", **series)
     held = ledger.reserve([(blocks[1], G8)], pin="p", **series)
-    assert (first.position, held.position) == (0, 1)
+    assert (first.series, held.series) == ((first.grant,), (first.grant, held.grant))
     ledger.void(held)
     ledger.keys.rotate(keep=ledger.generations())
     second = ledger.bill([(blocks[2], G8)], pin="p", **series)
-    assert (second.position, second.generation) == (1, first.generation)  # one key for the whole series
+    assert second.series == (first.grant, second.grant)
+    assert second.generation == first.generation  # one key for the whole series
     assert ledger.bill([(blocks[5], G8)], pin="p", holder="me", **WORK).generation == first.generation + 1
     resumed = ledger.resume(pin="p", holder="me")
-    assert resumed is not None and resumed.position is None
+    assert resumed is not None and resumed.series == ()
     with pytest.raises(LedgerError, match="begun with horizon 3, got 4"):
         ledger.bill([(blocks[3], G8)], pin="p", **(series | {"horizon": 4}))
-    assert ledger.bill([(blocks[3], G8)], pin="p", **series).position == 2
+    assert ledger.bill([(blocks[3], G8)], pin="p", **series).series[:2] == (first.grant, second.grant)
     with pytest.raises(LedgerError, match="used all 3 positions"):
         ledger.bill([(blocks[4], G8)], pin="p", **series)
-    assert ledger.bill([(blocks[4], G8)], pin="p", **(series | {"series": "other"})).position == 0
+    assert len(ledger.bill([(blocks[4], G8)], pin="p", **(series | {"series": "other"})).series) == 1
     assert ledger.verify()
 
 

@@ -70,6 +70,23 @@ def test_tunings_do_not_nest(vault: Vault, admit: Admit) -> None:
         vault.umbrella([block], plan, nested)
 
 
+def test_records_stay_until_the_last_trial(vault: Vault, admit: Admit) -> None:
+    """A learner lets go of its block when it is done; the next trial reads it too."""
+    block = admit(np.ones((5, 1)), np.zeros(5), budget=Budget(epsilon=20.0, delta=1e-5))
+    seen = []
+
+    def trial(rng: np.random.Generator) -> tuple[float, None]:
+        seen.append(vault.count(block, READ))
+        vault.drop(block)
+        return 0.0, None
+
+    vault.umbrella([block], TuningPlan(reads=[READ], trials=30, shape=math.inf), trial)
+    assert len(seen) > 1
+    vault.drop(block)
+    with pytest.raises(VaultError, match="does not hold the records"):
+        vault.count(block, READ)
+
+
 def test_trials_have_independent_noise(vault: Vault, admit: Admit) -> None:
     block = admit(np.ones((5, 1)), np.zeros(5), budget=Budget(epsilon=20.0, delta=1e-5))
     seen = []

@@ -1,7 +1,9 @@
 """Sums, second moments, counts, accuracy and label sets: scale, bound, and noise where nothing is."""
 
 import math
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import torch
 from conftest import Admit, assert_scale, rate_is, scale_is
 from torch import Tensor, nn
 
-from tacit import Budget, LabelPlan, Ledger, SumPlan, Vault
+from tacit import Budget, Declared, LabelPlan, Ledger, SumPlan, Vault
 from tacit.errors import LedgerError, PlanError, VaultError
 from tacit.privacy import exits, toeplitz
 from tacit.privacy import vault as vault_module
@@ -167,17 +169,22 @@ def test_a_map_that_mixes_rows_is_refused(vault: Vault, admit: Admit) -> None:
 
 
 def test_prefix_sums_carry_the_noise_of_the_factorisation(fixed: Vault, admit_fixed: Admit) -> None:
-    """After 4 tasks of a horizon of 4 the running sum has std · √Σf², far below √4 times the noise of one release."""
+    """After 4 tasks of a horizon of 4 the running sum has far less noise than √4 times that of one release."""
     plan = SumPlan(noise=1.0, horizon=4, series="prototypes")
     outs = [
         fixed.sums(admit_fixed(np.zeros((2 + t, 500)), np.zeros(2 + t), task=str(t)), plan).numpy() for t in range(4)
     ]
     squares = sum(f * f for f in toeplitz.coefficients(4))
     assert_scale(outs[0], math.sqrt(squares))
-    assert_scale(np.sum(outs, axis=0), squares)
+    assert toeplitz.total_noise(4, 4, 1) * plan.std < 1.4
+    assert_scale(np.sum(outs, axis=0), toeplitz.total_noise(4, 4, 1) * plan.std)
     g = toeplitz.inverse(4)
-    assert_scale(outs[3], math.sqrt(squares * sum(v * v for v in g)))
+    assert_scale(outs[3], math.sqrt(sum(v * v for v in g)))  # the last column is scaled up the most: 1/‖Ce_0‖
     assert np.corrcoef(outs[0].ravel(), outs[1].ravel())[0, 1] < -0.3
+    white = np.asarray(toeplitz.mixing(4, 4, 1)) @ np.stack([out.ravel() for out in outs])
+    for row in white:
+        assert_scale(row, plan.std)
+    assert np.abs(np.corrcoef(white) - np.eye(4)).max() < 0.1
     with pytest.raises(LedgerError, match="horizon"):
         fixed.sums(admit_fixed(np.zeros((9, 500)), np.zeros(9), task="5"), plan)
 
@@ -192,6 +199,61 @@ def test_a_task_is_in_a_series_once(vault: Vault, admit: Admit) -> None:
     for part in (train, memory):
         with pytest.raises(LedgerError, match="in this series already"):
             vault.sums(part, plan)
+
+
+def test_a_ledger_that_was_copied_never_gives_noise_twice(tmp_path: Path) -> None:
+    """Two copies go on with the second task of a series, on data that differ by one record: all they share is z_1."""
+    plan = SumPlan(noise=1.0, horizon=4, series="p")
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+
+    def task(vault: Vault, number: int, x: np.ndarray) -> np.ndarray:
+        said = Declared(stream="s", task=str(number), budget=Budget(epsilon=9.0, delta=1e-5), size=5, labels=(0,))
+        return vault.sums(vault.admit((x, np.zeros(len(x), dtype=int)), said), plan).numpy()
+
+    with Ledger(tmp_path / "one" / "l.ledger") as ledger:
+        task(Vault(ledger), 0, np.zeros((3, 8000)))
+    for file in (tmp_path / "one").iterdir():
+        shutil.copy2(file, tmp_path / "two" / file.name)
+    outs = []
+    for name, rows in (("one", 4), ("two", 5)):
+        with Ledger(tmp_path / name / "l.ledger") as ledger:
+            outs.append(task(Vault(ledger), 1, np.zeros((rows, 8000))))
+    assert_scale(outs[0] - outs[1], math.sqrt(2) * plan.std * toeplitz.easing(4, 1)[1])
+
+
+def test_no_bound_for_a_unit_of_more_tasks_than_a_series_was_priced_for(tmp_path: Path) -> None:
+    """Noise correlated over tasks is not independent: rules that add up tasks say nothing."""
+    budget = Budget(epsilon=2.0, delta=1e-5)
+    for plan, known in ((SumPlan.for_budget(budget, horizon=3, series="p"), False), (SumPlan.for_budget(budget), True)):
+        with Ledger(tmp_path / f"{known}.ledger") as ledger:
+            vault = Vault(ledger)
+            for number in range(3):
+                said = Declared(stream="s", task=str(number), budget=budget, size=5, labels=(0,))
+                block = vault.admit((np.ones((4 + number, 6)) * number, np.zeros(4 + number, dtype=int)), said)
+                vault.sums(block, plan)
+            rules = vault.certificate(block, method="m").claims.certified.over_tasks
+        assert rules[0].applies and rules[0].epsilon == pytest.approx(2.0, abs=1e-3)
+        assert [rule.epsilon is not None for rule in rules[1:]] == [known] * 3
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 7, 10])
+def test_every_unit_of_one_task_moves_its_series_alike(horizon: int) -> None:
+    """Columns of the scaled factor are all as long as the first: that is what the noise was set for."""
+    scaled = np.asarray(toeplitz.mixing(horizon, horizon, 1))
+    assert np.linalg.norm(scaled, axis=0) == pytest.approx([toeplitz.sensitivity(horizon, 1)] * horizon)
+    noise = np.asarray(toeplitz.easing(horizon, 1))[:, None] * [
+        [toeplitz.inverse(horizon)[i - j] if i >= j else 0.0 for j in range(horizon)] for i in range(horizon)
+    ]
+    assert scaled @ noise == pytest.approx(np.eye(horizon))  # what the vault adds is the inverse of what is billed
+    for tasks in range(1, horizon + 1):
+        assert toeplitz.total_noise(horizon, tasks, 1) == pytest.approx(np.linalg.norm(noise[:tasks].sum(0)))
+
+
+def test_units_of_several_tasks_get_the_unscaled_factor() -> None:
+    assert toeplitz.easing(5, 2) == (1.0,) * 5
+    plain = np.asarray(toeplitz.mixing(5, 5, 2))
+    assert np.linalg.norm(plain[:, :2].sum(1)) == pytest.approx(toeplitz.first_columns(5, 2))
 
 
 def test_toeplitz_numbers() -> None:

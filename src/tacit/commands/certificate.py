@@ -10,13 +10,17 @@ from typer.core import TyperGroup
 
 from tacit.commands._shared import Json, out, sentences
 from tacit.errors import CertificateError
+from tacit.words import close
+
+GIVE = "give a certificate file, or the folder of a run or of a release"
 
 
 class ShowsPaths(TyperGroup):
-    """`tacit certificate PATH` is `tacit certificate show PATH`, where PATH exists."""
+    """`tacit certificate PATH` is `tacit certificate show PATH`, unless PATH looks like a command that was misspelt."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] not in self.commands and Path(args[0]).exists():
+        meant = Path(args[0]).exists() or not close(args[0], self.commands)
+        if args[0] not in self.commands and meant:
             args = ["show", *args]
         return super().resolve_command(ctx, args)
 
@@ -28,12 +32,15 @@ certificate = typer.Typer(
 
 @certificate.command("show")
 def show(
-    path: Annotated[Path, typer.Argument(help="A certificate, or the folder of a run.")], as_json: Json = False
+    path: Annotated[Path, typer.Argument(help="A certificate, or the folder of a run or a release.")],
+    as_json: Json = False,
 ) -> None:
     """Print a certificate for people. Of a run: that of the last release, of the first seed."""
     from tacit.privacy.certificate import Certificate
 
     with sentences():
+        if not path.exists():
+            raise CertificateError(f"there is no file or folder {path}; {GIVE}")
         found = Certificate.load(_last(path) if path.is_dir() else path)
         out.print(found.to_json() if as_json else str(found))
 
@@ -78,7 +85,7 @@ def _last(folder: Path) -> Path:
             return releases[-1]
     if (folder / "certificate.json").exists():
         return folder / "certificate.json"
-    raise CertificateError(f"there is no certificate in {folder}; give a certificate file, or the folder of a run")
+    raise CertificateError(f"there is no certificate in {folder}; {GIVE}")
 
 
 def _numbers(path: Path) -> tuple[int, str]:

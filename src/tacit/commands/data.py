@@ -149,7 +149,9 @@ def data_declare(
         str, typer.Option(callback=_delimiter, help="Between the cells of a CSV file: one character, or tab.")
     ] = ",",
     decimal: Annotated[Literal[".", ","], typer.Option(help="Before the decimals of a number.")] = ".",
-    encoding: Annotated[Literal["utf-8", "latin-1"], typer.Option(help="Of a CSV file.")] = "utf-8",
+    encoding: Annotated[
+        Literal["utf-8", "latin-1", "cp1252"], typer.Option(help="Of a CSV file; cp1252 is that of Windows.")
+    ] = "utf-8",
 ) -> None:
     """Write the declaration of private data beside it, and ask for the public facts. Only column names are shown.
 

@@ -39,7 +39,10 @@ What = Annotated[
     ),
 ]
 Sets = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key, such as learner.steps=100.")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change one key, such as learner.steps=100; @FILE: all keys of a file."
+    ),
 ]
 TheLedger = Annotated[
     Path | None,
@@ -58,6 +61,9 @@ def run(
     folder: Annotated[Path | None, typer.Option("--out", help="The run folder; otherwise runs/NAME-TIME.")] = None,
     ledger: TheLedger = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    until: Annotated[
+        str | None, typer.Option(metavar="TASK", help="Learn up to this task for now; --resume goes on later.")
+    ] = None,
     processes: Processes = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -68,11 +74,13 @@ def run(
     tacit run quickstart
     tacit run quickstart --method NaiveDPSGD --epsilon 0.5 --seeds 3
     tacit run mydata.yaml --ledger mydata.ledger
+    tacit run mydata.yaml --ledger mydata.ledger --until 2026-03
     tacit run runs/quickstart-20260101-120000 --resume
 
     mydata.yaml is a declaration of your own data; `tacit data declare` writes one.
     Exit code 0 when it is done, 1 when something is wrong, 2 for a wrong call, 130 when stopped by Ctrl-C.
     """
+    from tacit.experiment.accumulation import run as run_curves
     from tacit.experiment.config import Accumulation, Sweep
     from tacit.experiment.display import display
     from tacit.experiment.runner import run as run_all
@@ -81,21 +89,28 @@ def run(
 
     short = {"learner.method": method, "budget.epsilon": epsilon, "seeds": seeds}
     asked = [*(sets or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
-    with sentences(), _stopping("--resume goes on from here"):
-        config = _named(what, asked, alone=method is not None)
+    with sentences(), stopping("--resume goes on from here"):
+        config = named(what, asked, alone=method is not None)
         place = _place(what, config, folder, resume=resume)
+        if until is not None and isinstance(config, Sweep | Accumulation):
+            raise ConfigError(
+                f"--until {until} is for a single run, and {what} is of the kind {config.kind!r}; leave it out"
+            )
         if isinstance(config, Sweep):
             with display(err, quiet=quiet) as tell:
                 cells = run_cells(config, place, ledger=ledger, processes=processes, tell=tell)
-            _show_cells(cells, place, as_json=as_json)
+            _show_cells(cells, place, config.reference, as_json=as_json)
             return
         if isinstance(config, Accumulation):
-            _accumulate(config, place, as_json=as_json)
+            with display(err, quiet=quiet) as tell:
+                curves = run_curves(place, **config.options, tell=tell)
+            _show_curves(curves, as_json=as_json)
             return
         with display(err, quiet=quiet) as tell:
-            found = run_all(config, place, ledger=ledger, resume=resume, processes=processes, tell=tell)
+            found = run_all(config, place, ledger=ledger, resume=resume, until=until, processes=processes, tell=tell)
         if as_json:
-            out.print_json(json.dumps({"folder": str(found.folder), **found.metrics}, allow_nan=False))
+            facts = {"folder": str(found.folder), "left": found.left, **found.metrics}
+            out.print_json(json.dumps(facts, allow_nan=False))
         else:
             show(found, out)
 
@@ -122,16 +137,17 @@ def sweep(
     from tacit.experiment.display import display
     from tacit.experiment.sweep import sweep as run_all
 
-    with sentences(), _stopping("the same command goes on"):
+    with sentences(), stopping("the same command goes on"):
         plan = _plan(what, grid or [], sets or [])
-        place = folder or Path("runs") / _plain(plan.name)
+        place = folder or Path("runs") / plain_name(plan.name)
         with display(err, quiet=quiet) as tell:
             cells = run_all(plan, place, ledger=ledger, processes=processes, limit_minutes=limit_minutes, tell=tell)
-        _show_cells(cells, place, as_json=as_json)
+        _show_cells(cells, place, plan.reference, as_json=as_json)
 
 
 def presets(as_json: Json = False) -> None:
     """What `tacit run` knows by name, what data it needs, and whether that is here."""
+    from tacit.data.named import way_out
     from tacit.experiment.loading import presets as listed
 
     with sentences():
@@ -144,7 +160,7 @@ def presets(as_json: Json = False) -> None:
         for one in found:
             here = Text(", ".join(one.needs) or "none")
             if one.missing:
-                ways = "; ".join(f"tacit data fetch {name}" for name in one.missing)
+                ways = "; ".join(way_out(name) for name in one.missing)
                 here = Text(f"missing: {', '.join(one.missing)} ({ways})", style="yellow")
             table.add_row(one.name, one.description, here)
         out.print(table)
@@ -164,10 +180,10 @@ def _place(what: str, config: "Config | Accumulation | Sweep", given: Path | Non
         return Path(what)
     if resume:
         raise ConfigError(f"--resume needs the folder of the run: tacit run FOLDER --resume, or --out, got {what!r}")
-    return Path("runs") / f"{_plain(config.name)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Path("runs") / f"{plain_name(config.name)}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def _named(what: str, sets: list[str], *, alone: bool) -> "Config | Accumulation | Sweep":
+def named(what: str, sets: list[str], *, alone: bool) -> "Config | Accumulation | Sweep":
     """The configuration that is asked for. Of a sweep with a method of one's own (`alone`): its base, with that."""
     from tacit.experiment.loading import load, plain
 
@@ -180,7 +196,7 @@ def _named(what: str, sets: list[str], *, alone: bool) -> "Config | Accumulation
 def _plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
     """The sweep of a file, or the one that the options describe; options of the call count."""
     from tacit.experiment.config import Sweep
-    from tacit.experiment.loading import load, override, parse, plain, value_of
+    from tacit.experiment.loading import load, override, parsed, plain, value_of
 
     lines = [one.partition("=") for one in grid]
     for key, equals, _ in lines:
@@ -189,11 +205,11 @@ def _plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
     points = {key: tuple(value_of(f"[{text}]")) for key, _, text in lines}
     values = plain(what)
     if values.get("kind") != "sweep":
-        base = override(values, [parse(one) for one in sets])
+        base = override(values, parsed(sets))
         values = {"kind": "sweep", "name": f"{base.get('name', what)}-sweep", "base": base, "grid": points}
     else:
         base = values["base"] if isinstance(values["base"], dict) else plain(values["base"])
-        changes = [parse(one) for one in sets]
+        changes = parsed(sets)
         values["base"] = override(base, changes)
         load(values["base"])  # a wrong key or value is said before the first cell
         said = {key for key, _ in changes}  # what the call says counts more than what the cells say
@@ -204,10 +220,7 @@ def _plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
     return found
 
 
-def _accumulate(config: "Accumulation", place: Path, *, as_json: bool) -> None:
-    from tacit.experiment import accumulation
-
-    found: Any = accumulation.run(place, **config.options)
+def _show_curves(found: Any, *, as_json: bool) -> None:
     if as_json:
         out.print_json(json.dumps(found))
         return
@@ -219,21 +232,26 @@ def _accumulate(config: "Accumulation", place: Path, *, as_json: bool) -> None:
     out.print("\n".join(f"wrote {file}" for file in found["files"]))
 
 
-def _show_cells(cells: "list[Cell]", place: Path, *, as_json: bool) -> None:
+def _show_cells(cells: "list[Cell]", place: Path, beside: str | None, *, as_json: bool) -> None:
     from tacit.experiment.comparison import show
+    from tacit.experiment.reference import reference
     from tacit.experiment.sweep import row
 
+    table = None if beside is None else reference(beside)
     if as_json:
-        out.print_json(json.dumps([{**cell.changes, **row(cell)} for cell in cells]))
+        papers = [None if table is None else table.beside(cell.config) for cell in cells]
+        said = [{} if paper is None else {"paper": asdict(paper)} for paper in papers]
+        rows = zip(cells, said, strict=True)
+        out.print_json(json.dumps([{**cell.changes, **row(cell), **paper} for cell, paper in rows]))
     else:
-        show(cells, out)
+        show(cells, out, table)
         out.print(f"\neach run, its releases and certificates: {place}")
     if any(cell.status.startswith("failed") for cell in cells):
         raise typer.Exit(1)
 
 
 @contextmanager
-def _stopping(how: str) -> Iterator[None]:
+def stopping(how: str) -> Iterator[None]:
     """After Ctrl-C: the sentence that says how to go on, and the exit code that shells expect."""
     from tacit.experiment.events import Stopped
 
@@ -244,5 +262,5 @@ def _stopping(how: str) -> Iterator[None]:
         raise typer.Exit(STOPPED) from None
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     return name.replace("/", "-").replace(" ", "-")

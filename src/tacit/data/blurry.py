@@ -1,4 +1,4 @@
-"""Streams without sharp borders: i-Blurry (Koh et al. 2022) and Si-Blurry (Moon et al. 2023).
+"""Streams without sharp borders: i-Blurry (Koh et al. 2022), Si-Blurry (Moon et al. 2023), and no borders at all.
 
 Every sample of a class that is in the stream is in exactly one task. A task's public labels are its disjoint classes
 and all blurry ones, because any of those may appear in it; a task that has neither has the labels of the whole stream.
@@ -55,6 +55,19 @@ def siblurry(
     it may have none. M % of all blurry samples are cut at random points, exchanged, and returned in the same sizes."""
     blur = siblurry_rows(_places(data), len(data.labels), tasks, generator(seed, "siblurry"), disjoint, blurry)
     return _stream(f"siblurry-{data.name}", data, blur, seed, limit)
+
+
+def mixed(data: DataSet, tasks: int, seed: int = 0, *, limit: int | None = None) -> Stream:
+    """Every sample is in a random task: all classes are in all tasks, and no border is left."""
+    rng = generator(seed, "mixed")
+    shuffled = rng.permutation(len(data.train))
+    nobody = np.zeros(0, dtype=np.int64)
+    blur = Blur(
+        rows=np.array_split(shuffled, whole("tasks", tasks)),
+        disjoint=[nobody] * tasks,
+        blurry=[np.arange(len(data.labels)), *[nobody] * (tasks - 1)],
+    )
+    return _stream(f"mixed-{data.name}", data, blur, seed, limit)
 
 
 def iblurry_rows(

@@ -34,6 +34,11 @@ def is_number(kind: Any) -> bool:
     return any(test(kind) for test in kinds)
 
 
+def is_list(kind: Any) -> bool:
+    """Whether an Arrow type holds a list in each cell, such as an embedding."""
+    return any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
+
+
 def texts(column: Any) -> Any:
     """The column as Arrow texts without white space around them; floats that are whole numbers become such. Missing
     stays missing, and what is not UTF-8 becomes it."""
@@ -51,8 +56,9 @@ def texts(column: Any) -> Any:
 
 
 def names(column: Any) -> Any:
-    """Tasks or persons as Arrow texts: ` 7`, `7` and `7.0` are the same; an empty one is missing."""
-    found = pc.replace_substring_regex(texts(column), WHOLE, r"\1")
+    """Tasks or persons as Arrow texts: ` 7`, `7` and `7.0` are the same, and so are the ways in which Unicode writes
+    one letter (as `plain_name` has it); an empty one is missing."""
+    found = pc.replace_substring_regex(pc.utf8_normalize(texts(column), "NFC"), WHOLE, r"\1")
     return pc.if_else(pc.equal(found, ""), pa.scalar(None, pa.string()), found)
 
 
@@ -69,6 +75,15 @@ def numbers(column: Any, decimal: Decimal = ".") -> NDArray[np.float64]:
     values: NDArray[np.float64] = np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
     values[~np.isfinite(values)] = np.nan
     return values
+
+
+def vectors(column: Any, width: int, decimal: Decimal = ".") -> NDArray[np.float64]:
+    """A list of `width` numbers per record, NaN in place of a list that is missing or has another length."""
+    lists = pa.chunked_array([column]) if isinstance(column, pa.Array) else column
+    fits = np.asarray(pc.fill_null(pc.equal(pc.list_value_length(lists), width), False))
+    found = np.full((len(fits), width), np.nan)
+    found[fits] = numbers(pc.list_flatten(lists.filter(pa.array(fits))), decimal).reshape(-1, width)
+    return found
 
 
 def one_hot(column: Any, categories: Sequence[Label]) -> NDArray[np.float64]:

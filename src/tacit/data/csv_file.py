@@ -22,6 +22,8 @@ LONGEST = 2**24
 """Bytes of a line."""
 BLOCK = 2**22
 """Bytes that are parsed at a time, about."""
+UNREADABLE = b"\0"
+"""In place of a line that is not in the declared encoding: NUL is in no record."""
 OTHERS = ";\t|"
 """What often stands between cells, other than a comma."""
 
@@ -72,8 +74,8 @@ def csv_header(path: Path, delimiter: str, encoding: Encoding) -> tuple[str, ...
         cells = next(csv.reader([text], delimiter=delimiter), []) if sound else []
     except UnicodeDecodeError:
         raise DataError(
-            f"the first line of {path} is not UTF-8; for a file in Latin-1 say files.encoding: latin-1 (in `tacit data "
-            "declare`: --encoding latin-1)"
+            f"the first line of {path} is not {encoding.upper()}; say how it is written, such as files.encoding: "
+            "latin-1 or, by Windows, cp1252 (in `tacit data declare`: --encoding)"
         ) from None
     except (OSError, csv.Error):
         raise DataError(f"{path} cannot be read as a table; it should be CSV or Parquet") from None
@@ -102,7 +104,10 @@ def _blocks(file: BinaryIO, encoding: Encoding) -> Iterator[list[bytes]]:
             while (rest := file.readline(LONGEST)) and not rest.endswith(b"\n"):
                 pass
             continue
-        lines.append(_content(line, encoding))
+        try:
+            lines.append(_content(line, encoding))
+        except UnicodeDecodeError:
+            lines.append(UNREADABLE)
         size += len(line)
         if size >= BLOCK:
             yield lines

@@ -4,6 +4,8 @@ Nothing in it is read from the data, and nothing that it leaves out is inferred 
 one sentence that names the key, the value and the nearest valid ones; its values are public, so they may be quoted.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +18,6 @@ from tacit.data.facts import (
     feature_shape,
     label_list,
     limits,
-    nearest,
     one_delimiter,
     pair,
     plain_name,
@@ -24,11 +25,12 @@ from tacit.data.facts import (
 )
 from tacit.data.stream import Label, Protected, StreamInfo, TaskId, TaskInfo
 from tacit.errors import DataError
+from tacit.words import nearest
 
 Count = Annotated[int, Field(ge=1, strict=True)]
 Text = Annotated[str, Field(min_length=1)]
 Decimal = Literal[".", ","]
-Encoding = Literal["utf-8", "latin-1"]
+Encoding = Literal["utf-8", "latin-1", "cp1252"]
 Labels = Annotated[tuple[Label, ...], BeforeValidator(label_list)]
 
 
@@ -140,6 +142,12 @@ class Declaration(_Part):
         except ValidationError as error:
             raise DataError(f"{where}: {_sentence(error, facts)}") from None
 
+    @property
+    def digest(self) -> str:
+        """The same for the same facts, wherever the files lie: columns, limits and how cells are read are in it."""
+        facts = self.model_dump(mode="json", exclude={"files": {"train", "test"}})
+        return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
     def info(self, shape: tuple[int, ...]) -> StreamInfo:
         """The public facts of the stream; `shape` is that of one record, unless it is declared."""
         tasks = tuple(
@@ -155,6 +163,7 @@ class Declaration(_Part):
             tasks_per_unit=self.tasks_per_unit,
             records_per_unit=self.records_per_unit,
             public=self.public,
+            declared=self.digest,
         )
 
 

@@ -1,9 +1,8 @@
-"""How the values of a declaration may be written: `0..9`, lists, pairs; and what a wrong name was meant to be."""
+"""How the values of a declaration may be written: `0..9`, lists, pairs."""
 
 import datetime
 import re
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+import unicodedata
 from typing import Any
 
 
@@ -48,8 +47,9 @@ WHOLE = r"^([+-]?[0-9]+)[.]0*$"
 
 
 def plain_name(name: str) -> str:
-    """The name of a task or person as it is compared: ` 7`, `7` and `7.0` are the same."""
-    return re.sub(WHOLE, r"\1", name.strip())
+    """The name of a task or person as it is compared: ` 7`, `7` and `7.0` are the same, and so are the ways in which
+    Unicode writes one letter."""
+    return re.sub(WHOLE, r"\1", unicodedata.normalize("NFC", name.strip()))
 
 
 def one_delimiter(value: Any) -> Any:
@@ -91,11 +91,3 @@ def feature_shape(value: Any) -> Any:
     if not isinstance(value, list | tuple) or not value:
         raise ValueError("a shape is a list of whole numbers, such as [3, 32, 32]")
     return tuple(value)
-
-
-def nearest(name: str, valid: Iterable[str], first: Sequence[str] = ()) -> str:
-    """The way out of a wrong name: those in `first` and the nearest valid ones, or all."""
-    names = list(valid)
-    return (
-        f"did you mean {', '.join([*first, *get_close_matches(name, names)] or names)}?" if names else "there is none"
-    )

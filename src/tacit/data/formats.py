@@ -6,6 +6,7 @@ import io
 import os
 import struct
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from tacit.data.samples import Array, Rows
 from tacit.errors import DataError
 
 Bytes = NDArray[np.uint8]
+JPEG = b"\xff\xd8"
+"""How such a file begins."""
 
 
 def idx_file(folder: Path, name: str) -> Path | None:
@@ -67,15 +70,28 @@ def read_labels(path: Path) -> Rows:
     return np.asarray(read_column(path, "label").to_numpy(), dtype=np.int64)
 
 
+def is_lossy(path: Path) -> bool:
+    """Whether the images of a Parquet file are JPEGs, as its first one shows."""
+    for batch in parquet.ParquetFile(path).iter_batches(batch_size=1, columns=["image"]):
+        return bytes(batch.column(0)[0].as_py()[:2]) == JPEG
+    return False
+
+
 def read_images(path: Path, shape: tuple[int, ...]) -> Bytes:
-    """The images of a Parquet file as (rows, *shape); decoded once, then found in the cache folder."""
+    """The images of a Parquet file as (rows, *shape)."""
+    return once(path, lambda: np.stack([decode(image.as_buffer(), shape) for image in read_column(path, "image")]))
+
+
+def once(path: Path, decoded: Callable[[], Array], *, mapped: bool = False) -> Array:
+    """What `decoded` makes of a public file; made once, then found in the cache folder. `mapped`: and read from there
+    row by row, when it is needed."""
     kept = cache_folder() / "decoded" / f"{path.parent.name}-{path.stem}-{_identity(path)}.npy"
-    if kept.is_file():
-        images: Bytes = np.load(kept)
-        return images
-    images = np.stack([decode(image.as_buffer(), shape) for image in read_column(path, "image")])
-    _keep(kept, images)
-    return images
+    if not kept.is_file():
+        made = decoded()
+        _keep(kept, made)
+        return made
+    found: Array = np.load(kept, mmap_mode="r" if mapped else None)
+    return np.asarray(found)
 
 
 def decode(content: Any, shape: tuple[int, ...]) -> Bytes:

@@ -23,7 +23,7 @@ def fetch(name: str, root: Path | str | None = None, source: str | None = None) 
     same columns. A part appears under its name only when it is complete."""
     known = entry(name)
     folder = data_folder(root) / known.folder
-    if not known.files:
+    if not known.files and not known.folders:
         raise DataError(f"{name} is always there: it ships inside scikit-learn")
     if known.hub is None:
         raise DataError(f"no hub is known to have {name}; {way_out(name)}, in {folder}")

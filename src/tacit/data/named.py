@@ -14,17 +14,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data import classes, sensors
-from tacit.data.facts import nearest
-from tacit.data.formats import cache_folder, held_out, idx_file, read_idx, read_images, read_labels
+from tacit.data import classes, pictures, sensors
+from tacit.data.formats import cache_folder, held_out, idx_file, is_lossy, read_idx, read_images, read_labels
 from tacit.data.samples import DataSet, Samples
 from tacit.errors import DataError
+from tacit.words import nearest
 
 DIGITS, DIGITS_TEST = 1797, 297
 NOTMNIST, NOTMNIST_TEST = 10_000, 2_000
 IDX = ("images-idx3-ubyte", "labels-idx1-ubyte")
 PARQUET = ("train.parquet", "test.parquet")
-GREY, COLOUR = (1, 28, 28), (3, 32, 32)
+MAT = ("train_32x32.mat", "test_32x32.mat")
+GREY, COLOUR, LARGE = (1, 28, 28), (3, 32, 32), (3, 224, 224)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,8 @@ class Named:
     folder: str = ""
     files: tuple[str, ...] = ()
     """An idx file may also be gzip-compressed, with `.gz` added to its name."""
+    folders: int = 0
+    """So many class folders, named by WordNet's ids."""
     elsewhere: tuple[Path, ...] = ()
     """Other folders with the same files: where a system package puts them."""
     hub: Hub | None = None
@@ -69,7 +72,8 @@ def find(name: str, root: Path | str | None = None) -> Path | None:
     """The folder that holds all files of a set, if there is one."""
     known = entry(name)
     for folder in (data_folder(root) / known.folder, *known.elsewhere):
-        if all(idx_file(folder, file) for file in known.files):
+        whole = not known.folders or len(pictures.class_folders(folder)) == known.folders
+        if whole and all(idx_file(folder, file) for file in known.files):
             return folder
     return None
 
@@ -86,10 +90,21 @@ def load(name: str, root: Path | str | None = None) -> DataSet:
     return _opened(name, folder)
 
 
+def caveat(name: str, root: Path | str | None = None) -> str | None:
+    """What has to be said beside numbers that were measured on a set as it lies here."""
+    folder = find(name, root)
+    if folder is None or entry(name).files != PARQUET or not is_lossy(folder / PARQUET[0]):
+        return None
+    return f"{name} is here as a lossy JPEG re-encoding: good for comparing methods, not with published numbers"
+
+
 def way_out(name: str) -> str:
     """How a missing set is got."""
-    if entry(name).hub is None:
-        return f"put its files ({', '.join(entry(name).files)}) there by hand"
+    known = entry(name)
+    if known.folders:
+        return f"put its {known.folders} class folders (n…, as published) there by hand"
+    if known.hub is None:
+        return f"put its files ({', '.join(known.files)}) there by hand"
     return f"get it with `tacit data fetch {name}`"
 
 
@@ -144,6 +159,20 @@ def _parquet(name: str, names: tuple[str, ...]) -> Callable[[Path], DataSet]:
         return _images(name, names, COLOUR, lambda: part(train), lambda: part(test))
 
     return open
+
+
+def _svhn(folder: Path) -> DataSet:
+    train, test = (folder / file for file in MAT)
+    return _images("svhn", classes.DIGITS, COLOUR, lambda: pictures.read_mat(train), lambda: pictures.read_mat(test))
+
+
+def _imagenet_r(folder: Path) -> DataSet:
+    """Renditions of 200 ImageNet classes, of many sizes; one in five, by a fixed rule, is a test picture."""
+
+    def part(test: bool) -> Samples:
+        return pictures.read_folders("imagenet-r", folder, LARGE, test=test)
+
+    return _images("imagenet-r", pictures.class_folders(folder), LARGE, lambda: part(False), lambda: part(True))
 
 
 def _images(
@@ -203,6 +232,20 @@ NAMED = {
             open=_notmnist,
             folder="notmnist",
             files=_FOUR[2:],
+        ),
+        Named(
+            name="svhn",
+            about="32×32 colour photos of house numbers, 73,257 / 26,032",
+            open=_svhn,
+            folder="svhn",
+            files=MAT,
+        ),
+        Named(
+            name="imagenet-r",
+            about="art, cartoons and other renditions of 200 ImageNet classes, 224×224, 24,000 / 6,000",
+            open=_imagenet_r,
+            folder="imagenet-r",
+            folders=200,
         ),
         Named(
             name="wisdm",

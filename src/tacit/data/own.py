@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from tacit.data import columns
 from tacit.data.declaration import Declaration
-from tacit.data.facts import nearest, plain_name
+from tacit.data.facts import plain_name
 from tacit.data.folders import ImageFolder
 from tacit.data.samples import Array, Floats
 from tacit.data.stream import Loader, Stream, Task, TaskInfo
 from tacit.data.tables import CSV, PARQUET, open_file, open_frame
 from tacit.errors import DataError
+from tacit.words import nearest
 
 
 class Reader(Protocol):

@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.data.sources import Source, open_source
+from tacit.data.places import positions
+from tacit.data.sources import open_source
 from tacit.data.stream import Label
 
 Names = NDArray[np.uint64]
@@ -35,6 +36,8 @@ class Records:
     """A keyed 64-bit name for each unit."""
     fingerprint: str
     """Keyed hash of all records, whatever their order."""
+    origin: str
+    """The same of what they were made from: by it the same data under two names are recognised."""
     has_ids: bool
     """Units were named by the source, so that their bounds are enforced; otherwise they are declared."""
 
@@ -73,6 +76,15 @@ class Records:
         owner = np.repeat(np.arange(self.units), np.diff(self.starts))
         return self._cut(keep, np.bincount(owner[keep], minlength=self.units), self.names)
 
+    def under(self, labels: Sequence[Label], other: Label | None = None) -> "Records":
+        """The records with a label of the set; the others are left out, or get the label `other` of it. Either acts on
+        each record by itself: one unit more or less changes one unit."""
+        inside = positions(self.y, labels) >= 0
+        if other is None:
+            return self.only_records(inside)
+        named = [label if known else other for label, known in zip(self.y.tolist(), inside.tolist(), strict=True)]
+        return replace(self, y=np.asarray(named)) if named else self
+
     def _cut(self, keep: NDArray[np.bool_], counts: NDArray[np.int64], names: Names) -> "Records":
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return replace(self, rows=self.rows[torch.from_numpy(keep)], y=self.y[keep], starts=starts, names=names)
@@ -83,7 +95,8 @@ def read(source: Any, key: bytes, records_per_unit: int, shape: tuple[int, ...] 
     hashes of the records themselves; nothing is reported."""
     opened = open_source(source, shape)
     owners = None if opened.ids is None else _hash_ids(opened.ids, key)
-    content = _hash_records(opened, key, owners)
+    content = _hash_records(opened.fetch, opened.labels, key, owners)
+    origin = content if opened.raw is None else _hash_records(opened.raw, opened.labels, key, owners)
     named = content if owners is None else owners
     order = np.lexsort((content, named))
     names, first, counts = np.unique(named[order], return_index=True, return_counts=True)
@@ -95,15 +108,10 @@ def read(source: Any, key: bytes, records_per_unit: int, shape: tuple[int, ...] 
         y=opened.labels[order],
         starts=np.concatenate([[0], np.cumsum(np.minimum(counts, records_per_unit))]).astype(np.int64),
         names=names,
-        fingerprint=hashlib.blake2b(np.sort(content).tobytes(), key=key, digest_size=16).hexdigest(),
+        fingerprint=_hash(np.sort(content).tobytes(), key).hex(),
+        origin=_hash(np.sort(origin).tobytes(), key).hex(),
         has_ids=opened.ids is not None,
     )
-
-
-def positions(y: NDArray[Any], labels: Sequence[Label]) -> NDArray[np.int64]:
-    """Place of each label in the public label set; −1 for a label outside it."""
-    table = {label: place for place, label in enumerate(labels)}
-    return np.fromiter((table.get(label, -1) for label in y.tolist()), dtype=np.int64, count=len(y))
 
 
 def to_tensors(records: Records) -> dict[str, Tensor]:
@@ -126,29 +134,31 @@ def from_tensors(tensors: dict[str, Tensor]) -> Records:
 
     x = tensors["x"]
     labels = [ast.literal_eval(bytes(row.tolist()).rstrip(b"\0").decode()) for row in tensors["y"]]
+    fingerprint = bytes(tensors["fingerprint"].tolist()).hex()
     return Records(
         fetch=lambda rows: x[rows],
         rows=torch.arange(len(x)),
         y=np.asarray(labels) if labels else np.zeros(0, dtype=np.int64),
         starts=tensors["starts"].numpy(),
         names=tensors["names"].numpy().view(np.uint64),
-        fingerprint=bytes(tensors["fingerprint"].tolist()).hex(),
+        fingerprint=fingerprint,
+        origin=fingerprint,  # asked for at admission alone
         has_ids=bool(tensors["has_ids"]),
     )
 
 
-def _hash_records(source: Source, key: bytes, owners: Names | None) -> Names:
+def _hash_records(fetch: Callable[[Tensor], Tensor], given: NDArray[Any], key: bytes, owners: Names | None) -> Names:
     """A keyed 64-bit hash of each record and its owner; equal records of one owner are told apart by counting them.
 
     The owner is in the hash, so that nobody's records decide which of another person's are kept."""
-    n = len(source.labels)
+    n = len(given)
     out = np.empty(n, dtype=np.uint64)
-    labels = [repr(label).encode() for label in source.labels.tolist()]
+    labels = [repr(label).encode() for label in given.tolist()]
     begun = hashlib.blake2b(key=key, digest_size=16)
     seen: dict[bytes, int] = {}
     for first in range(0, n, 1024):
         rows = torch.arange(first, min(first + 1024, n))
-        block = source.fetch(rows).detach().cpu().contiguous().view(len(rows), -1).view(torch.uint8).numpy()
+        block = fetch(rows).detach().cpu().contiguous().view(len(rows), -1).view(torch.uint8).numpy()
         for row, features in enumerate(block, start=first):
             hashed = begun.copy()
             if owners is not None:

@@ -1,7 +1,7 @@
 """Where records come from: arrays, torch Datasets and iterables, all as `(fetch, labels, ids)`."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,21 @@ class Source:
     fetch: Callable[[Tensor], Tensor]
     labels: NDArray[Any]
     ids: NDArray[Any] | None
+    raw: Callable[[Tensor], Tensor] | None = None
+    """The records that the features were made from, where they were made."""
+
+
+class Made(tuple[Any, ...]):
+    """Arrays (x, y[, ids]) whose x was made from other records: the vault knows data again by those.
+
+    Otherwise the same people under a second name would pass as new ones, once their features are made otherwise."""
+
+    raw: NDArray[Any]
+
+    def __new__(cls, arrays: Iterable[Any], raw: NDArray[Any]) -> "Made":
+        made = super().__new__(cls, arrays)
+        made.raw = raw
+        return made
 
 
 def open_source(source: Any, shape: tuple[int, ...] | None) -> Source:
@@ -27,7 +42,11 @@ def open_source(source: Any, shape: tuple[int, ...] | None) -> Source:
 
     In place of an array x may be `Features`, which are made when sampled."""
     if isinstance(source, tuple) and len(source) in (2, 3):
-        return _arrays(*source)
+        found = _arrays(*source)
+        if not isinstance(source, Made):
+            return found
+        raw = _tensor(source.raw)
+        return replace(found, raw=lambda rows: raw[rows])
     if (
         isinstance(source, np.ndarray | Tensor | Mapping | str)
         or hasattr(source, "columns")

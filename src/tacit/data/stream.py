@@ -23,7 +23,7 @@ class TaskInfo:
     number: int
     """Place in the stream, from 0."""
     labels: tuple[Label, ...]
-    """Public label set; a record with another label is skipped in silence."""
+    """Public label set; a record with another label is skipped in silence, or gets the stream's `other`."""
     size: int
     """Nominal number of units."""
 
@@ -45,6 +45,10 @@ class StreamInfo:
     """Per task."""
     public: bool = False
     """A benchmark: the data is public."""
+    other: Label | None = None
+    """A record with a label outside its task's set gets this one, which is in every set. None: it is skipped."""
+    declared: str = ""
+    """Names the declaration that the stream was opened by, wherever its files lie; empty where there is none."""
 
     @classmethod
     def uniform(

@@ -17,9 +17,10 @@ import pyarrow.dataset as arrow
 from tacit.data import columns
 from tacit.data.csv_file import CsvFile, csv_header
 from tacit.data.declaration import Decimal, Declaration, Encoding, Files
-from tacit.data.facts import nearest, plain_name
+from tacit.data.facts import plain_name
 from tacit.data.samples import Array, Floats
 from tacit.errors import DataError
+from tacit.words import nearest
 
 CSV = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
@@ -49,7 +50,7 @@ class Table:
         for name in filter(None, (self._task, self._person, named.label)):
             self._known(name)
         self.features = self._choose()
-        width = sum(len(declared.categories.get(name, (1,))) for name in self.features)
+        width = self._width()
         self.shape = declared.shape or (width,)
         if np.prod(self.shape) != width:
             raise DataError(f"{where}: {width} features do not fill the declared shape {list(self.shape)}")
@@ -69,7 +70,10 @@ class Table:
         return columns.labels(part.column(self._declared.columns.label), self._declared.labels, self._decimal)
 
     def numbers(self, part: Any, name: str) -> Array:
-        """The numbers in a column of these rows, NaN where there is none."""
+        """The numbers in a column of these rows, NaN where there is none; of a list their sum, NaN if one is none."""
+        if columns.is_list(part.column(name).type):
+            found: Array = columns.vectors(part.column(name), self._width(), self._decimal).sum(axis=1)
+            return found
         return columns.numbers(part.column(name), self._decimal)
 
     def check_kinds(self) -> None:
@@ -119,7 +123,29 @@ class Table:
         if name in declared.categories:
             return columns.one_hot(column, declared.categories[name])
         limit = declared.scaling.get(name) if isinstance(declared.scaling, dict) else declared.scaling
+        if columns.is_list(column.type):
+            return columns.scale(columns.vectors(column, self._width(), self._decimal), declared, limit)
         return columns.scale(columns.numbers(column, self._decimal), declared, limit)[:, None]
+
+    def _width(self) -> int:
+        """How many numbers a record has. Lists do not say how long they should be: the schema or a person does."""
+        kinds = {name: self.source.schema.field(name).type for name in self.features}
+        lists = [name for name, kind in kinds.items() if columns.is_list(kind)]
+        if not lists:
+            return sum(len(self._declared.categories.get(name, (1,))) for name in self.features)
+        if len(kinds) > 1:
+            raise DataError(
+                f"{self._where}: the column {lists[0]!r} holds lists, and then it is the only feature; say features: "
+                f"[{lists[0]}]"
+            )
+        if pa.types.is_fixed_size_list(kinds[lists[0]]):
+            return int(kinds[lists[0]].list_size)
+        if self._declared.shape is None:
+            raise DataError(
+                f"{self._where}: the column {lists[0]!r} holds lists; say how many numbers each has, such as shape: "
+                "[768]"
+            )
+        return int(np.prod(self._declared.shape))
 
     def _choose(self) -> tuple[str, ...]:
         declared = self._declared
@@ -130,7 +156,7 @@ class Table:
             kind = self.source.schema.field(self._known(name)).type
             if name in apart:
                 raise DataError(f"{self._where}: the column {name!r} is the label, task or person, and no feature")
-            if name in declared.categories or not self._kinds_told or columns.is_number(kind):
+            if name in declared.categories or not self._kinds_told or columns.is_number(kind) or columns.is_list(kind):
                 continue
             if columns.is_text(kind):
                 raise DataError(self._text(name))

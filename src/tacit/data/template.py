@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tacit.data.declaration import Decimal, Encoding
-from tacit.data.facts import label_list, nearest
+from tacit.data.facts import label_list
 from tacit.data.stream import Protected
 from tacit.data.tables import header
 from tacit.errors import DataError
+from tacit.words import nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +120,8 @@ files:
   # A public file with the same columns, never the private one; null: accuracy is a charged query.
   test: {test}
   # How a CSV file is written: what stands between its cells (one character, or tab), what before the decimals of a
-  # number ("." or ","), and utf-8 or latin-1. What does not fit is left out or filled in silence, since nothing said
-  # may depend on a record; the owner can look: tacit data check {itself} --look
+  # number ("." or ","), and utf-8, latin-1 or cp1252. What does not fit is left out or filled in silence, since
+  # nothing said may depend on a record; the owner can look: tacit data check {itself} --look
   delimiter: {delimiter}
   decimal: {decimal}
   encoding: {encoding}

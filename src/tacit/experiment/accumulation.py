@@ -17,6 +17,7 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import ConfigError
+from tacit.experiment.events import Said, Tell
 from tacit.privacy.accounting import Method, epsilon
 from tacit.privacy.claims import Claim, desai_dp_agem, desai_dp_cl, moments_accountant
 from tacit.privacy.events import coin_flip, compose, poisson_gaussian, repeat
@@ -155,6 +156,7 @@ def run(
     noise: float = Setting.noise,
     steps: int = Setting.steps,
     delta: float = Setting.delta,
+    tell: Tell | None = None,
 ) -> dict[str, object]:
     """Compute all curves, write `accumulation.csv` and `accumulation.png`, and return the values after the last task.
 
@@ -165,7 +167,11 @@ def run(
         raise ConfigError(f"tasks must be a whole number >= 1, got {tasks!r}")
     plan = Setting(train=train, memory=memory, noise=noise, steps=steps, delta=delta)
     points = list(claimed(tasks, seed, plan))
-    points += [certified(name, t, plan) for name in MEMORIES for t in measured_at(tasks)]
+    for number, name in enumerate(MEMORIES, start=1):
+        if tell is not None:
+            said = f"computing what is certified for {name}, 1 to {tasks} tasks ({number} of {len(MEMORIES)})"
+            tell(Said(kind="notice", name=said))
+        points += [certified(name, t, plan) for t in measured_at(tasks)]
     files = write(folder, points)
     return {
         "tasks": tasks,

@@ -1,4 +1,6 @@
-"""A sweep as one table: methods side by side where they are few, one line a cell where they are many."""
+"""A sweep as one table: methods side by side where they are few, one line a cell where they are many.
+
+A paper's own numbers stand in columns (or rows) of their own, under its name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.experiment import summary
+from tacit.experiment.reference import Reference, printed
 from tacit.experiment.summary import Summary
 from tacit.experiment.sweep import DONE, Cell
 from tacit.experiment.table import of, share
@@ -15,16 +18,16 @@ from tacit.experiment.table import of, share
 FEW = 4
 
 
-def show(cells: Sequence[Cell], console: Console) -> None:
-    """Print what is known of the cells."""
+def show(cells: Sequence[Cell], console: Console, reference: Reference | None = None) -> None:
+    """Print what is known of the cells, beside a paper's table."""
     names = labels([cell.changes for cell in cells])
     done = [summary.read(cell.config, cell.folder) if cell.status == DONE else None for cell in cells]
     known = [one for one in done if one is not None]
     console.print()
     if len(known) == len(cells) <= FEW and len({one.tasks for one in known}) == 1:
-        console.print(_beside(names, known))
+        console.print(_beside(names, known, cells, reference))
     else:
-        console.print(_lines(names, cells, done))
+        console.print(_lines(names, cells, done, reference))
     for one in known:
         if one.metrics["epsilon_certified"] is None:
             reason = one.metrics["epsilon_certified_reason"]
@@ -34,6 +37,10 @@ def show(cells: Sequence[Cell], console: Console) -> None:
         console.print(
             f"task at test: {', '.join(sorted(protocols))}; ± is the standard deviation over seeds", style="dim"
         )
+    for caveat in dict.fromkeys(caveat for one in known for caveat in one.metrics.get("caveats", ())):
+        console.print(caveat, style="dim")
+    if reference is not None:
+        console.print(_source(reference, cells, done), style="dim")
 
 
 def labels(changes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -52,22 +59,49 @@ def labels(changes: Sequence[Mapping[str, Any]]) -> list[str]:
     return [label(one) for one in changes]
 
 
-def _beside(names: Sequence[str], found: Sequence[Summary]) -> Table:
+def _source(reference: Reference, cells: Sequence[Cell], found: Sequence[Summary | None]) -> str:
+    """Where the paper's numbers are from, and what else is not the same here."""
+    differ = dict.fromkeys(
+        what
+        for cell, one in zip(cells, found, strict=True)
+        if one is not None and reference.beside(cell.config) is not None
+        for what in reference.differences(cell.config, len(one.tasks))
+    )
+    here = f"; here: {', '.join(differ)}" if differ else ""
+    return f"{reference.title}: as printed in {reference.source}, not measured here{here}"
+
+
+def _paper(reference: Reference, cell: Cell) -> tuple[str, str]:
+    """Accuracy and forgetting of the row that a cell stands beside."""
+    row = reference.beside(cell.config)
+    return ("–", "–") if row is None else (printed(row.aa), printed(row.af))
+
+
+def _beside(
+    names: Sequence[str], found: Sequence[Summary], cells: Sequence[Cell], reference: Reference | None
+) -> Table:
     table = Table("", *names, box=None, padding=(0, 2, 0, 0))
     for place, task in enumerate(found[0].tasks):
         table.add_row(task, *(_at(one, place) for one in found))
     for title, key in (("average accuracy", "average_accuracy"), ("forgetting", "forgetting")):
         table.add_row(Text(title, style="bold"), *(of(one.metrics[key]) for one in found))
+    if reference is not None:
+        papers = [_paper(reference, cell) for cell in cells]
+        for place, what in enumerate(("average accuracy", "forgetting")):
+            table.add_row(f"{reference.title}: {what}", *(one[place] for one in papers))
     table.add_row("ε claimed, per task / in all", *(_claimed(one.metrics) for one in found))
     table.add_row(Text("ε certified", style="bold"), *(_certified(one.metrics) for one in found))
     return table
 
 
-def _lines(names: Sequence[str], cells: Sequence[Cell], found: Sequence[Summary | None]) -> Table:
+def _lines(
+    names: Sequence[str], cells: Sequence[Cell], found: Sequence[Summary | None], reference: Reference | None
+) -> Table:
     table = Table(
         "",
         "average accuracy",
         "forgetting",
+        *([] if reference is None else [f"{reference.title}: accuracy", "forgetting"]),
         "ε claimed, per task / in all",
         "ε certified",
         box=None,
@@ -78,7 +112,8 @@ def _lines(names: Sequence[str], cells: Sequence[Cell], found: Sequence[Summary 
             table.add_row(name, Text(cell.status, style="yellow"))
         else:
             figures = (of(one.metrics[key]) for key in ("average_accuracy", "forgetting"))
-            table.add_row(name, *figures, _claimed(one.metrics), _certified(one.metrics))
+            paper = () if reference is None else _paper(reference, cell)
+            table.add_row(name, *figures, *paper, _claimed(one.metrics), _certified(one.metrics))
     return table
 
 

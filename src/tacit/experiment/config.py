@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from tacit.errors import ConfigError
 from tacit.experiment import settings
 from tacit.experiment.settings import unknown, wrong
+from tacit.experiment.tuned import TunedSection
 from tacit.privacy.budget import Adjacency, Budget, Unit
 
 Test = Literal["auto", "public", "charged", "none"]
@@ -59,6 +60,18 @@ class DataSection(Open):
     """How tasks are made; `declared`: as the declaration says."""
     held: int = Field(default=0, ge=0)
     """So many first tasks are left out (kept for tuning)."""
+    features: str | None = None
+    """Records become features of a frozen public backbone: its name, the directory or hub id of a ViT, file.py:Class;
+    or, for a named set, a file of features (.npy, .npy.xz, .parquet; a row for each record, train then test)."""
+    label_space: Literal["task", "constant", "learned", "data"] = "task"
+    """Which labels a task has. task: its own, declared. constant: all of the stream's. learned: those of the stream's
+    that a charged query on units kept apart finds. data: those that occur, which is not private (benchmarks only)."""
+    labels_share: float = Field(default=0.05, gt=0, lt=1)
+    """learned: the share of units that answer the query and are never learnt from."""
+    prior_missing: float = Field(default=0.0, ge=0, lt=1)
+    """So large a share of each declared set is left out of it, by the seed: to see what a wrong prior costs."""
+    outside: Literal["drop", "remap"] = "drop"
+    """Records with a label outside the set are skipped, or get a label of their own (`other`, or the next number)."""
 
     def target(self) -> tuple[str, Callable[..., Any], set[str]]:
         from tacit.experiment.streams import scenario
@@ -141,9 +154,12 @@ class Config(Section):
     budget: BudgetSection = Field(default_factory=BudgetSection)
     seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds)] = Field(default=(0,), min_length=1)
     """A list, or how many (from 0). A seed decides class order, permutations and initial weights, never the noise."""
+    per_seed: tuple[dict[str, Any], ...] = ()
+    """Settings of each seed's own, key → value, in the order of the seeds; empty: all seeds have the same."""
     lca: int = Field(default=10, ge=1)
     """Learning curves are measured after 0 to so many steps of a task."""
     evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
+    tuned: TunedSection = Field(default_factory=TunedSection)
     repeatable_noise: bool = False
     """Public data only: noise that anyone can recompute from the seed. Certificates then say: not private."""
     device: str = "cpu"
@@ -152,9 +168,19 @@ class Config(Section):
     and written to its folder."""
 
     @model_validator(mode="after")
-    def _different(self) -> Self:
+    def _agree(self) -> Self:
         if len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
             raise ConfigError(f"seeds must be different whole numbers ≥ 0, got {list(self.seeds)}")
+        if self.per_seed and len(self.per_seed) != len(self.seeds):
+            raise ConfigError(
+                f"per_seed has settings for {len(self.per_seed)} seeds, and there are {len(self.seeds)}; give each its "
+                "own, or none"
+            )
+        if self.tuned.how == "held-tasks" and not self.data.held:
+            raise ConfigError(
+                "tuned.how = 'held-tasks' says that the settings were tuned on first tasks which are not learnt after, "
+                "and data.held = 0 learns them; set data.held to their number"
+            )
         return self
 
     @classmethod
@@ -180,7 +206,7 @@ class Accumulation(Open):
     def target(self) -> tuple[str, Callable[..., Any], set[str]]:
         from tacit.experiment import accumulation
 
-        return "the accumulation of losses", accumulation.run, {"folder"}
+        return "the accumulation of losses", accumulation.run, {"folder", "tell"}
 
 
 class Sweep(Section):
@@ -189,6 +215,8 @@ class Sweep(Section):
     kind: Literal["sweep"]
     name: str = Field(min_length=1)
     description: str = ""
+    reference: str | None = None
+    """A table of the paper, such as tobaben2025/A3, that is printed beside what is found."""
     base: str | dict[str, Any]
     """A preset, a file, or a configuration."""
     grid: dict[str, tuple[Any, ...]] = {}

@@ -24,18 +24,19 @@ def display(console: Console, *, quiet: bool) -> Iterator[Tell]:
 
 
 class Live:
-    """One bar for each seed: task, step, steps a second, time left, ε committed."""
+    """One bar for each seed: task, step, steps a second, time left, ε committed; and one for features being made."""
+
+    _fields = ("task", "step", "speed", "left", "epsilon")
 
     def __init__(self, console: Console) -> None:
-        fields = ("task", "step", "speed", "left", "epsilon")
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=16),
-            *(TextColumn(f"{{task.fields[{name}]}}") for name in fields),
+            *(TextColumn(f"{{task.fields[{name}]}}") for name in self._fields),
             console=console,
         )
-        self._bars: dict[int, TaskID] = {}
-        self._paces: dict[int, Pace] = {}
+        self._bars: dict[int | str, TaskID] = {}
+        self._paces: dict[int | str, Pace] = {}
 
     def __enter__(self) -> "Live":
         self._progress.start()
@@ -48,12 +49,10 @@ class Live:
         if said.kind == "notice":
             self._progress.console.print(said.name)
             return
-        if said.seed not in self._bars:
-            self._paces[said.seed] = Pace()
-            self._bars[said.seed] = self._progress.add_task(
-                f"seed {said.seed}", total=None, task="", step="", speed="", left="", epsilon=""
-            )
-        bar, pace = self._bars[said.seed], self._paces[said.seed]
+        if said.kind == "features":
+            self._features(said)
+            return
+        bar, pace = self._bar(said.seed, f"seed {said.seed}")
         if said.kind == "done":
             self._progress.update(bar, total=1, completed=1, task="done", step="", speed="", left="")
         if said.kind != "step" or not said.of:
@@ -70,6 +69,25 @@ class Live:
             left=f"{_time((total - done) / speed)} left" if speed else "",
             epsilon=epsilon_committed(said.epsilon),
         )
+
+    def _features(self, said: Said) -> None:
+        bar, pace = self._bar(said.name, f"features of {said.name}")
+        speed = 0.0 if said.step == 0 else pace.at(said.step)
+        self._progress.update(
+            bar,
+            total=said.of,
+            completed=said.step,
+            step=f"record {said.step}/{said.of}",
+            speed=f"{speed:.0f} records/s" if speed else "",
+            left=f"{_time((said.of - said.step) / speed)} left" if speed else "",
+        )
+
+    def _bar(self, key: int | str, name: str) -> "tuple[TaskID, Pace]":
+        if key not in self._bars:
+            self._paces[key] = Pace()
+            empty = dict.fromkeys(self._fields, "")
+            self._bars[key] = self._progress.add_task(name, total=None, **empty)  # type: ignore[arg-type]
+        return self._bars[key], self._paces[key]
 
 
 class Pace:
@@ -95,6 +113,8 @@ def epsilon_committed(epsilon: float | None) -> str:
 def _line(console: Console, said: Said) -> None:
     if said.kind == "notice":
         console.print(said.name)
+    elif said.kind == "features" and said.step == 0:
+        console.print(f"making features of {said.name}, {said.of} records")
     elif said.kind == "begin":
         after = f", going on after task {said.task}" if said.task else ""
         console.print(f"seed {said.seed}: {said.tasks} tasks{after}")

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
 from tacit.data.stream import Stream, StreamInfo, TaskInfo
 from tacit.errors import ConfigError
 from tacit.experiment.config import EvaluationSection
 from tacit.learners.learner import Learner
-from tacit.privacy import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.declared import Block
 from tacit.privacy.pin import pin
@@ -42,7 +42,7 @@ class Examiner(ABC):
     info: StreamInfo
     """The public facts that the learner plans with."""
     budget: Budget
-    """What plans are made with: at most the stream's."""
+    """What plans are made with."""
     part = "all"
     """The part of each task's records that the learner gets."""
 
@@ -52,6 +52,10 @@ class Examiner(ABC):
     def cut(self, number: int, block: Block) -> Block:
         """What the learner gets of a task's records."""
         return block
+
+    def charges(self) -> list[list[DpEvent]]:
+        """What a unit of a task's test part is charged; see `Learner.charges`."""
+        return []
 
     def reopen(self, done: int) -> None:
         """Take up what was kept of the first `done` tasks, in a later process."""
@@ -142,7 +146,6 @@ class ChargedQueries(Examiner):
     def __post_init__(self) -> None:
         left = [replace(task, size=max(1, round((1 - self.share) * task.size))) for task in self.stream.tasks]
         self.info = replace(self.stream, tasks=tuple(left))
-        self.budget = planning(self.budget, self.stream)
         sizes = [max(1, round(self.share * task.size)) for task in self.stream.tasks]
         self.noise = max(self.plan(number).std / size for number, size in enumerate(sizes))
 
@@ -155,9 +158,13 @@ class ChargedQueries(Examiner):
         # prices what a unit can meet in several tasks, has few combinations to look at.
         return SumPlan.for_budget(self.budget, share=1 / tasks, tasks_per_unit=recurs)
 
+    def charges(self) -> list[list[DpEvent]]:
+        tasks = len(self.stream.tasks)
+        return [[self.plan(number).event] * (tasks - number) for number in range(tasks)]
+
     def cut(self, number: int, block: Block) -> Block:
         learn, test = self.vault.split(block, {"learn": 1 - self.share, "test": self.share})
-        self.vault.commit({test: [self.plan(number)] * (len(self.stream.tasks) - number)})
+        self.vault.commit({test: self.charges()[number]})
         self.vault.keep(test)
         self.blocks[number] = test
         return learn
@@ -175,7 +182,7 @@ class ChargedQueries(Examiner):
     def _ask(self, learner: Learner, number: int, version: str) -> float:
         asked = self.stream.tasks[number] if self.stream.task_id == "given" else None
         return self.vault.accuracy(
-            self.blocks[number], partial(_answer, learner.scores, asked, version), self.plan(number)
+            self.blocks[number], partial(answer, learner.scores, asked, version), self.plan(number)
         )
 
 
@@ -188,23 +195,9 @@ def examiner(section: EvaluationSection, stream: Stream, vault: Vault, budget: B
             "evaluation.test = 'public' needs a public test set for every task and this stream has none; use 'charged' "
             "(a part of the records is asked about and pays for it) or 'none'"
         )
-    if how == "public":
-        return PublicTests(stream, budget)
     if how == "charged":
         return ChargedQueries(stream=stream.info, vault=vault, budget=budget, share=section.share)
-    return NoTests(stream.info, budget)
-
-
-def planning(budget: Budget, info: StreamInfo) -> Budget:
-    """What plans are made with: the budget; a little less for units that recur.
-
-    Such a unit may be trained on in one task, kept as memory in a second, asked about in a third: three kinds of
-    plans. Each fits as often as a unit recurs; a mixture can cost a little more than any of them alone, and where there
-    are too many mixtures to price each, the ledger's bound on all of them is looser."""
-    if info.tasks_per_unit == 1:
-        return budget
-    mixtures = math.comb(info.tasks_per_unit + 2, info.tasks_per_unit)
-    return replace(budget, epsilon=budget.epsilon * (0.98 if mixtures <= calibrate.MOST_CHOICES else 0.83))
+    return PublicTests(stream, budget) if how == "public" else NoTests(stream.info, budget)
 
 
 def mean_of_learnt(accuracies: Accuracies, number: int) -> float | None:
@@ -213,7 +206,7 @@ def mean_of_learnt(accuracies: Accuracies, number: int) -> float | None:
     return math.fsum(known) / len(known) if len(known) == number + 1 else None
 
 
-def _answer(scores: Any, asked: TaskInfo | None, _version: str, rows: Tensor) -> Tensor:
+def answer(scores: Any, asked: TaskInfo | None, _version: str, rows: Tensor) -> Tensor:
     """Places of labels. The version names the model in the pin of the query: another model is another query."""
     found: Tensor = scores(rows, asked).argmax(1).cpu()
     return found

@@ -19,15 +19,15 @@ class Stopped(TacitError):
 class Said:
     """One line of a run's story."""
 
-    kind: Literal["notice", "begin", "step", "task", "done"]
-    """notice: a sentence for the person. begin: a seed starts or goes on. step: it is before this step. task: a task is
-    released. done: all of them are."""
+    kind: Literal["notice", "features", "begin", "step", "task", "done"]
+    """notice: a sentence for the person. features: so many of a public set's records are through the backbone. begin: a
+    seed starts or goes on. step: it is before this step. task: a task is released. done: all of them are."""
     seed: int = 0
     tasks: int = 0
     task: int = 0
     """Place in the stream, from 0."""
     name: str = ""
-    """Of the task; the sentence of a notice."""
+    """Of the task, or of the public set; the sentence of a notice."""
     step: int = 0
     of: int = 0
     epsilon: float | None = None

@@ -23,7 +23,7 @@ import yaml
 
 from tacit.errors import ConfigError
 from tacit.experiment.config import Config
-from tacit.privacy.issue import library
+from tacit.privacy.issue import checkout, library
 
 Values = Mapping[str, Any]
 
@@ -42,6 +42,17 @@ def write_json(path: Path, values: Values) -> None:
     write(path, json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def delete(folder: Path) -> None:
+    """Delete private data, or say that some of it is still there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    # What is deleted while it is open, such as the lock of a seed, stays under such a name on some file systems.
+    if any(one.name != "lock" and not one.name.startswith(".nfs") for one in folder.glob("*")):
+        raise ConfigError(
+            f"{folder} still holds private data, since it is a link or cannot be written to; delete what it holds "
+            "yourself"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class SeedFolder:
     """One seed: its releases, its log of measurements, and its private part."""
@@ -54,6 +65,11 @@ class SeedFolder:
         """Ledger, keys and store; only the owner can read it."""
         return self.path / "private"
 
+    @property
+    def features(self) -> Path:
+        """Features of private records, each task's until it is settled."""
+        return self.private / "features"
+
     def release(self, number: int, name: str) -> Path:
         """Where the release after a task lies."""
         plain = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
@@ -62,6 +78,11 @@ class SeedFolder:
     @property
     def finished(self) -> bool:
         return any(note.get("finished") for note in self.notes())
+
+    @property
+    def learnt(self) -> int:
+        """How many tasks there were when the seed last came to an end; 0 before."""
+        return max((len(note["tasks"]) for note in self.notes() if "finished" in note), default=0)
 
     def note(self, line: Values) -> None:
         """Add a line to the log; it is on disk when this returns."""
@@ -102,7 +123,7 @@ class SeedFolder:
 
     def clear(self) -> None:
         """A finished seed needs no store and no throw-away ledger: records are not kept longer than needed."""
-        shutil.rmtree(self.private, ignore_errors=True)
+        delete(self.private)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,17 +157,21 @@ class RunFolder:
                 )
             _same(config, begun, self.path)
             return begun
-        if self.path.exists() and any(self.path.iterdir()):
-            raise ConfigError(f"{self.path} is not empty and holds no run; give an empty or a new folder by --out")
+        refuse_full(self.path)
+        self.lay_out(config)
+        return config
+
+    def lay_out(self, config: Config) -> None:
+        """Write what a run begins with."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "environment.json", environment(config))
         write(self.path / "config.yaml", config.to_yaml())
-        return config
 
-    def ledger(self) -> str | None:
-        """The lasting ledger that the run is charged to."""
+    def ledger(self) -> dict[str, Any]:
+        """Where the run is charged to: `path` and `id` of a lasting ledger; empty before."""
         pointer = self.path / "ledger.json"
-        return json.loads(pointer.read_text(encoding="utf-8")).get("path") if pointer.exists() else None
+        found: dict[str, Any] = json.loads(pointer.read_text(encoding="utf-8")) if pointer.exists() else {}
+        return found
 
     def config(self) -> Config:
         return Config.of(yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8")))
@@ -160,12 +185,19 @@ class RunFolder:
         draft.replace(self.path / "accuracy.csv")
 
 
+def refuse_full(path: Path) -> None:
+    """Nothing is written among files of other work."""
+    if path.exists() and any(path.iterdir()):
+        raise ConfigError(f"{path} is not empty and holds no run; give an empty or a new folder by --out")
+
+
 def environment(config: Config) -> dict[str, Any]:
     """What the numbers were made with."""
     tacit = library()
     return {
         "tacit": tacit.version,
         "git_commit": tacit.git_commit,
+        "dirty": checkout().dirty,
         "python": sys.version.split()[0],
         "torch": metadata.version("torch"),
         "numpy": metadata.version("numpy"),

@@ -12,7 +12,6 @@ from typing import Any
 
 import yaml
 
-from tacit.data.facts import nearest
 from tacit.errors import ConfigError
 from tacit.experiment.config import (
     Accumulation,
@@ -26,8 +25,11 @@ from tacit.experiment.config import (
 )
 from tacit.experiment.own import for_declaration
 from tacit.experiment.settings import parameters
+from tacit.words import nearest
 
 PRESETS = Path(__file__).parent / "presets"
+REFERENCE = "reference"
+"""The name of the file with a paper's own tables, among its presets."""
 DECLARES = {"files", "labels", "columns"}
 """Keys that a declaration of data has and a configuration has not."""
 HEADS: dict[str, tuple[str, type[Open]]] = {
@@ -57,13 +59,14 @@ def presets() -> list[Preset]:
 
 
 def preset_names() -> list[str]:
-    return sorted(path.relative_to(PRESETS).with_suffix("").as_posix() for path in PRESETS.rglob("*.yaml"))
+    files = (path for path in PRESETS.rglob("*.yaml") if path.stem != REFERENCE)
+    return sorted(path.relative_to(PRESETS).with_suffix("").as_posix() for path in files)
 
 
 def load(what: str | Path | Mapping[str, Any], sets: Sequence[str] = ()) -> Config | Accumulation | Sweep:
     """The configuration of a preset, a file, a run folder, a declaration, or plain values; each key checked."""
     values = deepcopy(dict(what)) if isinstance(what, Mapping) else plain(what)
-    return checked(override(values, [parse(one) for one in sets]))
+    return checked(override(values, parsed(sets)))
 
 
 def checked(values: Mapping[str, Any]) -> Config | Accumulation | Sweep:
@@ -79,6 +82,16 @@ def checked(values: Mapping[str, Any]) -> Config | Accumulation | Sweep:
     return validated(kinds[kind], values)
 
 
+def for_seed(config: Config, seed: int) -> Config:
+    """The configuration with the settings of one seed."""
+    if not config.per_seed:
+        return config
+    own = config.per_seed[config.seeds.index(seed)]
+    found = checked(override(config.plain() | {"per_seed": []}, list(own.items())))
+    assert isinstance(found, Config)
+    return found
+
+
 def plain(what: str | Path) -> Plain:
     """What a preset, a file or a run folder says, unchecked."""
     path = Path(what)
@@ -92,6 +105,14 @@ def plain(what: str | Path) -> Plain:
     raise ConfigError(
         f"there is no preset, configuration file or run folder {str(what)!r}; {nearest(name, preset_names())}"
     )
+
+
+def parsed(sets: Sequence[str]) -> list[tuple[str, Any]]:
+    """All settings of a call: each `key=value`, or `@FILE` with many of them."""
+    found: list[tuple[str, Any]] = []
+    for one in sets:
+        found += _read(Path(one[1:])).items() if one.startswith("@") else [parse(one)]
+    return found
 
 
 def parse(setting: str) -> tuple[str, Any]:
@@ -145,6 +166,10 @@ def _from_file(path: Path) -> Plain:
     if isinstance(data, dict) and isinstance(source := data.get("source"), str) and source.endswith((".yaml", ".yml")):
         beside = path.parent / source
         data["source"] = str((beside if beside.exists() else Path(source)).absolute())
+    if isinstance(data, dict) and isinstance(features := data.get("features"), str):
+        file, colon, name = features.partition(":")
+        if (path.parent / file).exists():  # a file or directory that lies beside; otherwise a name
+            data["features"] = str((path.parent / file).absolute()) + colon + name
     return values
 
 

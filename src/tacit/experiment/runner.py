@@ -1,8 +1,8 @@
 """`run(config, folder)`: every seed of a configuration, each task learnt, released and asked about; then the summary.
 
-Guarantee: `resume=True` after a kill at any moment gives the same numbers as a run that was never killed, and charges
-nothing twice. Private data is charged to the ledger that is given, which outlives the folder; public data to one that
-is thrown away.
+Guarantee: `resume=True` after a kill at any moment, or after a call that ended with `until`, gives the same numbers as
+a run in one go, and charges nothing twice. A task's records are read when it is learnt, and not again. Private data is
+charged to the ledger that is given, which outlives the folder; public data to one that is thrown away.
 """
 
 import os
@@ -18,13 +18,16 @@ from tacit.errors import ConfigError
 from tacit.experiment import summary
 from tacit.experiment.config import Config
 from tacit.experiment.events import Said, Stop, Tell, ctrl_c
-from tacit.experiment.folder import RunFolder, write_json
-from tacit.experiment.loading import load
-from tacit.experiment.seed import needed_ledger, run_seed
+from tacit.experiment.features import Place, notice
+from tacit.experiment.folder import RunFolder, SeedFolder, write_json
+from tacit.experiment.loading import for_seed, load
+from tacit.experiment.seed import needed_ledger, run_seed, tasks_read
 from tacit.experiment.streams import open_stream
 from tacit.experiment.summary import Summary
 from tacit.experiment.workers import run_workers
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.terms import Head
+from tacit.words import nearest
 
 Streams = Callable[[int], Stream]
 """The stream of a seed."""
@@ -36,6 +39,7 @@ def run(
     *,
     ledger: str | Path | None = None,
     resume: bool = False,
+    until: str | None = None,
     processes: int | None = None,
     apart: bool = False,
     stream: Streams | None = None,
@@ -44,29 +48,35 @@ def run(
 ) -> Summary:
     """Run all seeds into the folder, or what is left of them.
 
-    `config`: a configuration, or what names one (a preset, a file, plain values). `processes`: how many seeds at a time
-    (default: as many as there are cores). `apart`: in processes of their own even if it is one at a time. `stream`: a
-    stream of your own for each seed, in place of the one that the configuration names; seeds then run one after another
-    in this process.
+    `config`: a configuration, or what names one (a preset, a file, plain values). `until`: the name of the last task to
+    learn for now; a later call with `resume` goes on, from the data as they are then. `processes`: how many seeds at a
+    time (default: as many as there are cores). `apart`: in processes of their own even if it is one at a time.
+    `stream`: a stream of your own for each seed, in place of the one that the configuration names; seeds then run one
+    after another in this process.
     """
     config = config if isinstance(config, Config) else loaded(config)
+    for seed in config.seeds:
+        for_seed(config, seed)  # a wrong setting of one seed is said before the first begins
     place, stop, said = RunFolder(path=Path(folder)), stop or Stop(), tell or nobody
     cores = available_cores()
     at_once = 1 if stream is not None else max(1, min(processes or cores, len(config.seeds)))
     info = _declared_info(config, stream)
-    book = _check_ledger(config, info, place.ledger() if ledger is None and resume else ledger)
+    goal = None if until is None else _goal(until, info or open_stream(config.data, config.seeds[0]).info)
+    book = check_ledger(config, info, place.ledger().get("path") if ledger is None and resume else ledger)
     if info is not None and book is not None and not place.has_run:
-        _refuse_spent(info, book)
+        refuse_spent(info, book)
     if config.threads is None and not place.has_run:
         config = config.model_copy(update={"threads": max(1, cores // at_once)})
     config = place.begin(config, resume=resume)
-    if place.finished:
+    if place.finished or (goal is not None and min(place.seed(seed).learnt for seed in config.seeds) >= goal):
+        if until is not None:
+            said(Said(kind="notice", name=f"{until} is learnt already; nothing was read, learnt or charged"))
         return summary.read(config, place)
-    if book is not None:
-        write_json(place.path / "ledger.json", {"kind": "kept", "path": str(book)})  # what --resume charges to
     if info is not None and book is not None:
-        write_json(place.path / "ledger.json", _kept(book))
+        point_to(book, place)
         said(Said(kind="notice", name=_charged_to(config, info, book)))
+    for sentence in () if stream is not None else notice(config.data.source, config.data.features):
+        said(Said(kind="notice", name=sentence))
 
     def hear(line: Said) -> None:
         if line.kind == "task":
@@ -76,10 +86,13 @@ def run(
     with ctrl_c(stop):
         if stream is None and (at_once > 1 or apart):
             threads = config.threads or 1
-            run_workers(place.path, config.seeds, ledger=book, threads=threads, processes=at_once, tell=hear, stop=stop)
+            run_workers(
+                place.path, config.seeds, ledger=book, goal=goal, threads=threads, processes=at_once, tell=hear,
+                stop=stop,
+            )  # fmt: skip
         else:
             for seed in config.seeds:
-                one_seed(place.path, seed, ledger=book, tell=hear, stop=stop, stream=stream)
+                one_seed(place.path, seed, ledger=book, goal=goal, tell=hear, stop=stop, stream=stream)
     write_json(place.path / "ledger.json", _pointer(config, place, book))
     return summary.finish(config, place)
 
@@ -93,17 +106,35 @@ def loaded(what: str | Path | Mapping[str, Any]) -> Config:
 
 
 def one_seed(
-    folder: Path, seed: int, *, ledger: Path | None, tell: Tell, stop: Stop, stream: Streams | None = None
+    folder: Path,
+    seed: int,
+    *,
+    ledger: Path | None,
+    goal: int | None,
+    tell: Tell,
+    stop: Stop,
+    stream: Streams | None = None,
 ) -> None:
-    """One seed of a run whose folder is laid out, in this process."""
+    """One seed of a run whose folder is laid out, in this process; with a goal, up to so many tasks."""
     place = RunFolder(path=folder)
     if place.seed(seed).finished:
         place.seed(seed).clear()
         return
-    config = place.config()
-    opened = open_stream(config.data, seed) if stream is None else stream(seed)
+    if goal is not None and place.seed(seed).learnt >= goal:
+        return
+    config = for_seed(place.config(), seed)
+    opened = (
+        open_stream(config.data, seed, features_at(config, place.seed(seed), tell, stop))
+        if stream is None
+        else stream(seed)
+    )
     with _threads(config.threads or 1):
-        run_seed(config, place.seed(seed), opened, ledger=ledger, tell=tell, stop=stop)
+        run_seed(config, place.seed(seed), opened, ledger=ledger, tell=tell, stop=stop, goal=goal)
+
+
+def features_at(config: Config, folder: SeedFolder, tell: Tell, stop: Stop) -> Place:
+    """Where features are made, and where those of private records are kept until their task is settled."""
+    return Place(device=config.device, private=folder.features, tell=tell, stop=stop)
 
 
 def available_cores() -> int:
@@ -119,7 +150,15 @@ def _declared_info(config: Config, stream: Streams | None) -> StreamInfo | None:
     return opened.info
 
 
-def _check_ledger(config: Config, info: StreamInfo | None, ledger: str | Path | None) -> Path | None:
+def _goal(until: str, info: StreamInfo) -> int:
+    """How many tasks there are up to the one of this name."""
+    names = [task.name for task in info.tasks]
+    if until not in names:
+        raise ConfigError(f"the stream {info.name!r} has no task {until!r} to learn up to; {nearest(until, names)}")
+    return names.index(until) + 1
+
+
+def check_ledger(config: Config, info: StreamInfo | None, ledger: str | Path | None) -> Path | None:
     """Where the charges go: a lasting ledger for private data, checked before a folder is made."""
     if info is None or info.public:
         return None
@@ -136,17 +175,12 @@ def _check_ledger(config: Config, info: StreamInfo | None, ledger: str | Path | 
     return needed_ledger(info, None if ledger is None else Path(ledger)).absolute()
 
 
-def _refuse_spent(info: StreamInfo, ledger: Path) -> None:
+def refuse_spent(info: StreamInfo, ledger: Path) -> None:
     """Records that were learnt from are not learnt from again: said before a folder is made."""
     if not ledger.exists():
         return
     with Ledger(ledger) as book:
-        known = {terms.name: number for number, terms in book.streams()}
-        if info.name not in known:
-            return
-        found = book.statement(known[info.name])
-    tasks = {block.row.id: block.row.task for block in found.blocks}
-    read = {tasks[block] for grant in found.grants if grant.state != "VOID" for block, _ in grant.reads}
+        read = tasks_read(book, info.name)
     spent = next((task.name for task in info.tasks if task.name in read), None)
     if spent is not None:
         raise ConfigError(
@@ -155,11 +189,38 @@ def _refuse_spent(info: StreamInfo, ledger: Path) -> None:
         )
 
 
+def point_to(ledger: Path, place: RunFolder) -> None:
+    """Write down what --resume charges to. A run goes on with the ledger that it was begun with, wherever that lies by
+    now: another one knows nothing of what was charged."""
+    begun = place.ledger()
+    if "id" not in begun:
+        # Before the ledger is made: a kill may come in between.
+        write_json(place.path / "ledger.json", {"kind": "kept", "path": str(ledger)})
+    elif not ledger.exists():
+        raise ConfigError(f"the ledger of {place.path} is not at {ledger}; say by --ledger where it is now")
+    elif _kept(ledger)["id"] != begun["id"]:
+        raise ConfigError(
+            f"{ledger} is not the ledger that {place.path} was begun with ({begun['path']}); go on with that one, it "
+            "knows what was charged"
+        )
+    elif not _knows(ledger, begun["head"]):
+        raise ConfigError(
+            f"{ledger} is older than {place.path}: it lacks charges that this run made; restore the newest copy of the "
+            "ledger, its .keys and its .anchor"
+        )
+    write_json(place.path / "ledger.json", _kept(ledger))
+
+
+def _knows(ledger: Path, head: Mapping[str, Any]) -> bool:
+    with Ledger(ledger) as book:
+        return book.contains(Head(seq=head["seq"], hash=head["hash"]))
+
+
 def _charged_to(config: Config, info: StreamInfo, ledger: Path) -> str:
     return (
         f"this run is charged to {ledger} as stream {info.name!r}, {config.budget.make(info.unit)}; keep that file, "
-        "its .keys and its .anchor. What is charged stays charged: --resume costs nothing more, a new run on the same "
-        "records is charged anew or refused"
+        "its .keys and its .anchor. What is charged stays charged: --resume charges nothing twice, a new run on the "
+        "same records is charged anew or refused"
     )
 
 

@@ -6,8 +6,8 @@ vault and let go of after their task.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,20 @@ from torch import nn
 
 from tacit import models
 from tacit.data.stream import Stream, StreamInfo, TaskInfo
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, TacitError
+from tacit.experiment.clock import Clock
 from tacit.experiment.config import Config
 from tacit.experiment.evaluation import Examiner, examiner, mean_of_learnt
-from tacit.experiment.events import Said, Stop, Tell
-from tacit.experiment.folder import SeedFolder
+from tacit.experiment.events import Said, Stop, Stopped, Tell
+from tacit.experiment.features import task_folder
+from tacit.experiment.folder import SeedFolder, delete
+from tacit.experiment.labels import DeclaredSets, declare, label_sets
+from tacit.experiment.streams import caveats
 from tacit.learners import find
 from tacit.learners.core import Step
 from tacit.learners.learner import Learner, admit
 from tacit.learners.release import Release
+from tacit.privacy import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.keys import KeyRing
 from tacit.privacy.ledger import Ledger
@@ -32,19 +37,29 @@ from tacit.privacy.vault import Vault
 
 BETWEEN_S = 0.1
 """Steps are told at most so often."""
+SHARES = (1.0, 0.98, *(0.94**times for times in range(1, 20)))
+"""Of ε, that plans are tried with in turn."""
 
 
 def run_seed(
-    config: Config, folder: SeedFolder, stream: Stream, *, ledger: Path | None, tell: Tell, stop: Stop
+    config: Config,
+    folder: SeedFolder,
+    stream: Stream,
+    *,
+    ledger: Path | None,
+    tell: Tell,
+    stop: Stop,
+    goal: int | None = None,
 ) -> None:
-    """Learn the whole stream, or what is left of it."""
+    """Learn the whole stream, or what is left of it; with a goal, so many of its tasks for now."""
     with folder.held():
         if folder.finished:
             folder.clear()  # a kill may have come before it
             return
         with open_ledger(config, folder, stream.info, ledger) as book:
-            SeedRun(config, folder, stream, Vault(book, folder.private / "store"), tell, stop).go()
-        folder.clear()
+            SeedRun(config, folder, stream, Vault(book, folder.private / "store"), tell, stop).go(goal)
+        if folder.finished:
+            folder.clear()
 
 
 def open_ledger(config: Config, folder: SeedFolder, info: StreamInfo, ledger: Path | None) -> Ledger:
@@ -76,33 +91,78 @@ def _network(name: str, options: dict[str, Any], info: StreamInfo) -> nn.Module:
     return models.build(name, info.shape, len(info.labels), **options)
 
 
+def tasks_read(book: Ledger, stream: str) -> set[str]:
+    """The tasks of a stream that something was charged and read of."""
+    known = {terms.name: number for number, terms in book.streams()}
+    if stream not in known:
+        return set()
+    found = book.statement(known[stream])
+    tasks = {block.row.id: block.row.task for block in found.blocks}
+    return {tasks[block] for grant in found.grants if grant.state != "VOID" for block, _ in grant.reads}
+
+
 class SeedRun:
     """The state of one seed while it runs."""
 
     def __init__(
         self, config: Config, folder: SeedFolder, stream: Stream, vault: Vault, tell: Tell, stop: Stop
     ) -> None:
-        self.config, self.folder, self.stream, self.vault = config, folder, stream, vault
+        self.config, self.folder, self.vault = config, folder, vault
         self.tell, self.stop = tell, stop
+        self.stream = declare(stream, config.data, folder.seed)
         self.budget = config.budget.make(stream.info.unit)
-        self.examiner: Examiner = examiner(config.evaluation, stream, vault, self.budget)
-        self.learner = new_learner(config, self.examiner.budget, folder.seed)
+        self._make(self.budget)
         self.clock = Clock()
         self.curve: list[float | None] = []
         self.epsilon: float | None = None
         self._told = 0.0
+        self._goal = len(stream)
 
-    def go(self) -> None:
+    def _make(self, planned: Budget) -> None:
+        """What reads the records, all of it planned with this budget."""
+        config = self.config
+        self.examiner: Examiner = examiner(config.evaluation, self.stream, self.vault, planned)
+        self.labels: DeclaredSets = label_sets(config.data, self.examiner.info, self.vault, planned)
+        self.learner = new_learner(config, planned, self.folder.seed)
+        self.learner.tuned_ = config.tuned.make()
+
+    def _start(self) -> None:
+        """Find the plans, and see that they fit together; nothing is charged before.
+
+        A unit that recurs may be trained on in one task, kept as memory in a second, asked about in a third. Each plan
+        fits as often as the unit recurs. A mixture can cost more than any of them alone, and where there are too many
+        to price each, the ledger's bound on all is looser: all are then planned with less."""
+        for share in SHARES:
+            if share < 1:
+                self._make(replace(self.budget, epsilon=share * self.budget.epsilon))
+            self.learner.start(self.labels.info)
+            lists = self.learner.charges() + self.labels.charges() + self.examiner.charges()
+            times = self.stream.info.tasks_per_unit
+            if times == 1 or not lists or calibrate.fits_mixed(lists, self.budget, times):
+                return
+        raise ConfigError(
+            f"the plans for {self.stream.info.name!r} do not fit {self.budget} together for a {self.stream.info.unit} "
+            f"in {times} tasks; use fewer steps, tasks of the same nominal size, or evaluation.test = 'none'"
+        )
+
+    def go(self, goal: int | None) -> None:
         with self.clock.part("learn"):  # plans and their noise are found here
-            self.learner.start(self.examiner.info)
+            self._start()
         self.learner.watch = self._watch  # type: ignore[method-assign]
         done = self._restore()
+        self._goal = max(done, len(self.stream) if goal is None else goal)
         self._say("begin", task=done)
         settled = {note["task"] for note in self.folder.notes() if note.get("settled")}
-        for number in range(len(self.stream)):
+        for number in range(self._goal):
             if number not in settled:
                 self.stop.check()
                 self._task(number, released=number < done)
+        self._end()
+        self._say("done", task=self._goal)
+
+    def _end(self) -> None:
+        """The line that says how far it came, and what the summary needs to know of the learner."""
+        names = [task.name for task in self.stream.info.tasks]
         claimed = self.learner.claimed()
         said = None if claimed is None else {
             "per_task": claimed.per_task, "total": claimed.total, "delta": claimed.delta
@@ -110,7 +170,7 @@ class SeedRun:
         head = self.vault.ledger.head
         self.folder.note(
             {
-                "finished": True,
+                "finished": self._goal == len(names),
                 "claimed": said,
                 "claim": self.learner.claim,
                 "private": self.learner.private,
@@ -118,21 +178,28 @@ class SeedRun:
                 "accuracy_from": self.examiner.source,
                 "accuracy_noise": self.examiner.noise,
                 "task_id": self.stream.info.task_id,
-                "tasks": [task.name for task in self.stream.info.tasks],
+                "caveats": caveats(self.config.data),
+                "tasks": names[: self._goal],
+                "left": names[self._goal :],
                 "ledger": {"id": self.vault.ledger.id, "head": {"seq": head.seq, "hash": head.hash}},
             }
         )
-        self._say("done", task=len(self.stream))
 
     def _restore(self) -> int:
         """Go on from the last whole release; how many there are."""
-        tasks = self.examiner.info.tasks
+        tasks = self.labels.info.tasks
         done = 0
         while done < len(tasks) and (self._place(tasks[done]) / "release.json").exists():
             done += 1
         if done:
             last = Release.load(self._place(tasks[done - 1]))
-            self.learner.restore(last.tensors, tasks[:done], self.vault, part=self.examiner.part)
+            if last.info != self.labels.info:
+                raise ConfigError(
+                    f"the declared facts of {last.info.name!r} (tasks, sizes, labels, bounds, columns, how its files "
+                    f"are read) are not those that {last.task.name!r} was learnt with; put them back, since what was "
+                    "planned and charged rests on them"
+                )
+            self.learner.restore(last.tensors, last.tasks, self.vault, part=self._part())
             self.examiner.reopen(done)
         elif not any("untrained" in note for note in self.folder.notes()):
             with self.clock.part("evaluate"):
@@ -141,7 +208,7 @@ class SeedRun:
 
     def _task(self, number: int, *, released: bool) -> None:
         """One task, from its records to its line in the log. What is billed stays resumable until all is saved."""
-        info = self.examiner.info.tasks[number]
+        info = self.labels.info.tasks[number]
         known = [note["accuracy"] for note in self.folder.notes() if note.get("task") == number and "accuracy" in note]
         with self.vault.until_saved():
             if not released:
@@ -162,15 +229,31 @@ class SeedRun:
             self.vault.settle(block)
         if not self.stream.info.public:
             self.learner.certify(block, self.vault).save(self._place(info) / "certificate.json")
+        self._forget_features(info)
+
+    def _forget_features(self, info: TaskInfo) -> None:
+        """What was made of a task's records is kept no longer than it is needed."""
+        delete(task_folder(self.folder.features, info.name))
 
     def _learn(self, number: int, info: TaskInfo) -> None:
+        try:
+            self._learn_and_save(number, info)
+        except Stopped:
+            raise
+        except TacitError:
+            # What was charged for can be taken up, from the very same features.
+            if info.name not in tasks_read(self.vault.ledger, self.stream.info.name):
+                self._forget_features(info)
+            raise
+
+    def _learn_and_save(self, number: int, info: TaskInfo) -> None:
         task = self.stream[number]
         with self.clock.part("admit"):
             admitted = admit(self.vault, task.records(), self.stream.info, task.info, self.budget)
-            block = self.examiner.cut(number, admitted)
+            asked, block = self.labels.cut(number, self.examiner.cut(number, admitted))
         self.curve, self._stream_id = [], block.stream_id
         with self.clock.part("learn"):
-            release = self.learner.learn(info, block, self.vault)
+            release = self.learner.learn(asked, block, self.vault)
         self.folder.note({"task": number, "curve": self.curve})
         release.save(self._place(info))
         self.epsilon = self.vault.ledger.epsilon(block.stream_id)
@@ -189,37 +272,12 @@ class SeedRun:
             self._say("step", task=step.task.number, name=step.task.name, step=step.step, of=step.of)
 
     def _say(self, kind: Any, **said: Any) -> None:
-        self.tell(Said(kind=kind, seed=self.folder.seed, tasks=len(self.stream), epsilon=self.epsilon, **said))
+        self.tell(Said(kind=kind, seed=self.folder.seed, tasks=self._goal, epsilon=self.epsilon, **said))
+
+    def _part(self) -> str:
+        """The part of a task's records that the learner gets: what is left after both cuts."""
+        parts = [part for part in (self.examiner.part, self.labels.part) if part not in (None, "all")]
+        return "/".join(map(str, parts)) or "all"
 
     def _place(self, info: TaskInfo) -> Path:
         return self.folder.release(info.number, info.name)
-
-
-class Clock:
-    """Seconds by part; a part inside another one is taken out of it."""
-
-    def __init__(self) -> None:
-        self._since = time.perf_counter()
-        self._spent: dict[str, float] = {}
-        self._open: list[str] = ["rest"]
-
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        self._turn()
-        self._open.append(name)
-        try:
-            yield
-        finally:
-            self._turn()
-            self._open.pop()
-
-    def take(self) -> dict[str, float]:
-        """What was spent since the last call."""
-        self._turn()
-        spent, self._spent = self._spent, {}
-        return {name: round(seconds, 6) for name, seconds in spent.items()}
-
-    def _turn(self) -> None:
-        now = time.perf_counter()
-        self._spent[self._open[-1]] = self._spent.get(self._open[-1], 0.0) + now - self._since
-        self._since = now

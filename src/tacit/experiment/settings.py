@@ -14,8 +14,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from tacit.data.facts import nearest
 from tacit.errors import ConfigError
+from tacit.words import nearest
 
 _WORDS = {
     int: "a whole number",

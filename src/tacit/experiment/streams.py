@@ -2,18 +2,22 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.data.stream import Stream
 from tacit.errors import ConfigError
 from tacit.experiment.config import DataSection
 from tacit.experiment.settings import parameters, unknown
 
+if TYPE_CHECKING:
+    from tacit.experiment.features import Place
+
 SCENARIOS = {
     "concatenate": "concatenation",
     "declared": "own",
     "domains": "scenarios",
     "iblurry": "blurry",
+    "mixed": "blurry",
     "permuted": "scenarios",
     "rates": "scenarios",
     "siblurry": "blurry",
@@ -31,17 +35,33 @@ def scenario(name: str) -> Callable[..., Stream]:
     return found
 
 
-def open_stream(data: DataSection, seed: int) -> Stream:
-    """The stream of one seed: it decides permutations and class orders; a declared stream has none."""
+def open_stream(data: DataSection, seed: int, place: "Place | None" = None) -> Stream:
+    """The stream of one seed: it decides permutations and class orders; a declared stream has none.
+
+    `place`: where features are made and kept, if the records are to become features."""
     make = scenario(data.scenario)
     options: dict[str, Any] = data.options | ({"seed": seed} if "seed" in parameters(make) else {})
-    stream = make(_source(data), **options)
+    stream = make(_source(data, place), **options)
+    if data.features is not None and data.scenario == "declared":
+        from tacit.experiment.features import Place, of_stream
+
+        stream = of_stream(stream, data.features, place or Place())
     if data.held >= len(stream):
         raise ConfigError(f"data.held = {data.held} leaves no task of {len(stream)}; hold back fewer")
     return stream[data.held :] if data.held else stream
 
 
-def _source(data: DataSection) -> Any:
+def caveats(data: DataSection) -> list[str]:
+    """What has to be said beside numbers that were measured on these data."""
+    if data.scenario == "declared":
+        return []
+    from tacit.data.named import caveat
+
+    found = (caveat(name) for name in ((data.source,) if isinstance(data.source, str) else data.source))
+    return [one for one in found if one is not None]
+
+
+def _source(data: DataSection, place: "Place | None") -> Any:
     """What the scenario starts from: a path, one data set or a list of them."""
     if data.scenario == "declared":
         return data.source
@@ -52,4 +72,8 @@ def _source(data: DataSection) -> Any:
     if not several and len(names) != 1:
         raise ConfigError(f"data.source must be one name for the scenario {data.scenario!r}, got {list(names)}")
     found = [load(name) for name in names]
+    if data.features is not None:
+        from tacit.experiment.features import Place, of_set
+
+        found = [of_set(one, data.features, place or Place()) for one in found]
     return found if several else found[0]

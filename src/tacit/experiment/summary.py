@@ -6,7 +6,7 @@ runs that did the same are the same bytes.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class SeedLog:
     untrained: list[float | None] | None
     seconds: dict[str, float]
     end: Mapping[str, Any]
-    """The last line of a finished seed; empty before."""
+    """The line of the last time it came to an end, with all tasks or some of them; empty before."""
 
     @classmethod
     def read(cls, folder: SeedFolder) -> "SeedLog":
@@ -50,7 +50,16 @@ class SeedLog:
             curves={note["task"]: note["curve"] for note in notes if "curve" in note},
             untrained=next((note["untrained"] for note in notes if "untrained" in note), None),
             seconds=seconds,
-            end=next((note for note in notes if note.get("finished")), {}),
+            end=next((note for note in reversed(notes) if "finished" in note), {}),
+        )
+
+    def first(self, tasks: int) -> "SeedLog":
+        """What was measured on the first tasks, after each of them."""
+        return replace(
+            self,
+            accuracy={after: values[:tasks] for after, values in self.accuracy.items() if after < tasks},
+            curves={after: curve for after, curve in self.curves.items() if after < tasks},
+            untrained=None if self.untrained is None else self.untrained[:tasks],
         )
 
     @property
@@ -61,17 +70,20 @@ class SeedLog:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """A finished run."""
+    """A finished run, or what there is by now of one that learns some tasks at a time."""
 
     folder: Path
     metrics: Mapping[str, Any]
     """As in `metrics.json`."""
     tasks: tuple[str, ...]
+    """Those that are learnt, in every seed."""
     last_row: tuple[Spread, ...]
     """Accuracy on each task after the last one, over seeds; empty where accuracy was not asked for."""
     claim: str
     private: bool
     certificate: Path
+    left: tuple[str, ...] = ()
+    """Tasks that are still to be learnt."""
 
 
 def accuracy_rows(logs: Sequence[SeedLog]) -> list[Row]:
@@ -86,38 +98,43 @@ def accuracy_rows(logs: Sequence[SeedLog]) -> list[Row]:
 
 def write_accuracy(config: Config, folder: RunFolder) -> None:
     """What is known by now."""
-    folder.write_accuracy(accuracy_rows([SeedLog.read(folder.seed(seed)) for seed in config.seeds]))
+    folder.write_accuracy(accuracy_rows(_logs(config, folder)))
 
 
 def finish(config: Config, folder: RunFolder) -> Summary:
-    """Write what the finished seeds found; `metrics.json` comes last and says that the run is whole."""
-    logs = [SeedLog.read(folder.seed(seed)) for seed in config.seeds]
+    """Write what the seeds found. `metrics.json` comes last and says that the run is whole; while tasks are left, it is
+    not written."""
+    logs = _logs(config, folder)
     folder.write_accuracy(accuracy_rows(logs))
-    if all(log.seconds for log in logs):
-        write_json(folder.path / "timing.json", timing(logs))
-    found = figures(config, folder, logs)
-    write_json(folder.metrics, found)
-    return read(config, folder)
+    found = read(config, folder)
+    if not found.left:
+        if all(log.seconds for log in logs):
+            write_json(folder.path / "timing.json", timing(logs))
+        write_json(folder.metrics, found.metrics)
+    return found
 
 
 def read(config: Config, folder: RunFolder) -> Summary:
-    """A finished run, from its folder."""
-    logs = [SeedLog.read(folder.seed(seed)) for seed in config.seeds]
+    """What all seeds have come to, from the run's folder."""
+    logs = _logs(config, folder)
     end = logs[0].end
+    tasks: list[str] = min((log.end["tasks"] for log in logs), key=len)
+    logs = [log.first(len(tasks)) for log in logs]
     rows = [log.matrix[-1] for log in logs] if end["accuracy_from"] else []
     return Summary(
         folder=folder.path,
-        metrics=figures(config, folder, logs),
-        tasks=tuple(end["tasks"]),
-        last_row=tuple(metrics.summarise([row[on] for row in rows]) for on in range(len(end["tasks"]))) if rows else (),
+        metrics=figures(config, folder, logs, tasks),
+        tasks=tuple(tasks),
+        last_row=tuple(metrics.summarise([row[on] for row in rows]) for on in range(len(tasks))) if rows else (),
         claim=end["claim"],
         private=end["private"],
-        certificate=_last(folder.seed(config.seeds[0]), end["tasks"]) / "certificate.json",
+        certificate=_last(folder.seed(config.seeds[0]), tasks) / "certificate.json",
+        left=(*end["tasks"], *end.get("left", ()))[len(tasks) :],
     )
 
 
-def figures(config: Config, folder: RunFolder, logs: Sequence[SeedLog]) -> dict[str, Any]:
-    """`metrics.json`."""
+def figures(config: Config, folder: RunFolder, logs: Sequence[SeedLog], tasks: Sequence[str]) -> dict[str, Any]:
+    """`metrics.json`: of these tasks."""
     end = logs[0].end
 
     def over_seeds(of: Callable[[SeedLog], float]) -> Figure | None:
@@ -126,12 +143,14 @@ def figures(config: Config, folder: RunFolder, logs: Sequence[SeedLog]) -> dict[
     def over_tasks(of: Callable[[SeedLog], float]) -> Figure | None:
         return over_seeds(of) if end["sequential"] else None
 
-    certified, reason = _certified([_certificate(folder.seed(log.seed), end["tasks"]) for log in logs])
+    certified, reason = _certified([_certificate(folder.seed(log.seed), tasks) for log in logs])
     return {
         "method": config.learner.method,
-        "tasks": len(end["tasks"]),
+        "tuned": config.tuned.plain(),
+        "tasks": len(tasks),
         "seeds": list(config.seeds),
         "task_id": end["task_id"],
+        "caveats": end.get("caveats", []),
         "accuracy": end["accuracy_from"],
         "accuracy_noise": end.get("accuracy_noise"),
         "average_accuracy": over_seeds(lambda log: metrics.average_accuracy(log.matrix)),
@@ -145,6 +164,10 @@ def figures(config: Config, folder: RunFolder, logs: Sequence[SeedLog]) -> dict[
         "epsilon_certified": certified,
         "epsilon_certified_reason": reason,
     }
+
+
+def _logs(config: Config, folder: RunFolder) -> list[SeedLog]:
+    return [SeedLog.read(folder.seed(seed)) for seed in config.seeds]
 
 
 def figure(values: Sequence[float]) -> Figure | None:

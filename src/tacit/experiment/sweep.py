@@ -21,6 +21,7 @@ from tacit.experiment.config import Config, Sweep
 from tacit.experiment.events import Said, Stop, Stopped, Tell, ctrl_c
 from tacit.experiment.folder import RunFolder
 from tacit.experiment.loading import checked, override, plain
+from tacit.experiment.reference import reference
 from tacit.experiment.runner import available_cores, nobody, run
 from tacit.experiment.streams import open_stream
 
@@ -63,6 +64,8 @@ def sweep(
     """Run the cells that are not done. `processes`: how many at a time; `limit_minutes`: after them none is started."""
     place, stop, said = Path(folder), stop or Stop(), tell or nobody
     cells = cells_of(plan, place)
+    if plan.reference is not None:
+        reference(plan.reference)  # a wrong name is said before the first cell
     _refuse_private(cells)
     place.mkdir(parents=True, exist_ok=True)
     until = None if limit_minutes is None else time.monotonic() + 60 * limit_minutes

@@ -1,6 +1,7 @@
 """The table that people understand: accuracy per task, forgetting, ε claimed, ε certified."""
 
 import math
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +13,12 @@ from tacit.experiment.summary import Summary
 
 
 def show(summary: Summary, console: Console) -> None:
-    """Print a finished run."""
+    """Print a finished run; of one with tasks left, what there is by now and how to go on."""
     found = summary.metrics
     seeds = len(found["seeds"])
     console.print()
-    console.print(Text(f"{found['method']}, {found['tasks']} tasks, {_several(seeds, 'seed')}", style="bold"))
+    tasks = f"{found['tasks']} of {found['tasks'] + len(summary.left)}" if summary.left else found["tasks"]
+    console.print(Text(f"{found['method']}, {tasks} tasks, {_several(seeds, 'seed')}", style="bold"))
     if summary.last_row:
         console.print(_accuracies(summary))
     console.print(_figures(summary))
@@ -26,9 +28,17 @@ def show(summary: Summary, console: Console) -> None:
             "units, so one may leave 0 to 100 %",
             style="dim",
         )
+    for caveat in found.get("caveats", ()):
+        console.print(caveat, style="dim")
     console.print()
     console.print(f"certificate  {summary.certificate}")
     console.print(f"run folder   {summary.folder}")
+    if summary.left:
+        more = f"tacit run {shlex.quote(str(summary.folder))} --resume"
+        console.print(
+            f"learnt up to {summary.tasks[-1]}; when the data of {summary.left[0]} are there: {more} --until "
+            f"{shlex.quote(summary.left[0])}, or without --until for all that are left"
+        )
 
 
 def _accuracies(summary: Summary) -> Table:

@@ -1,4 +1,4 @@
-"""One seed of a run, in this process: `python -m tacit.experiment.worker FOLDER SEED [LEDGER]`. See `workers`."""
+"""One seed of a run, in this process: `python -m tacit.experiment.worker FOLDER SEED LEDGER GOAL`. See `workers`."""
 
 import json
 import os
@@ -13,15 +13,16 @@ from tacit.errors import TacitError
 from tacit.experiment.events import Said, Stop, Stopped
 
 
-def main(folder: str, seed: str, ledger: str = "") -> int:
-    """Exit code 0: done; 1: a sentence was said; 130: stopped."""
+def main(folder: str, seed: str, ledger: str, goal: str) -> int:
+    """Exit code 0: done; 1: a sentence was said; 130: stopped. `ledger` and `goal` may be empty."""
     stop = Stop()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one says when to stop
     threading.Thread(target=_until_input_ends, args=(stop,), daemon=True).start()
     try:
         from tacit.experiment.runner import one_seed
 
-        one_seed(Path(folder), int(seed), ledger=Path(ledger) if ledger else None, tell=_tell(stop), stop=stop)
+        place, upto = Path(ledger) if ledger else None, int(goal) if goal else None
+        one_seed(Path(folder), int(seed), ledger=place, goal=upto, tell=_tell(stop), stop=stop)
     except Stopped:
         _say({"stopped": True}, stop)
         return 130

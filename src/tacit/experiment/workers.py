@@ -51,7 +51,15 @@ class Worker:
 
 
 def run_workers(
-    folder: Path, seeds: Sequence[int], *, ledger: Path | None, threads: int, processes: int, tell: Tell, stop: Stop
+    folder: Path,
+    seeds: Sequence[int],
+    *,
+    ledger: Path | None,
+    goal: int | None,
+    threads: int,
+    processes: int,
+    tell: Tell,
+    stop: Stop,
 ) -> None:
     """Run the seeds, so many at a time. The first failure stops the others between two steps, and is raised."""
     waiting, running = list(seeds), dict[int, Worker]()
@@ -60,7 +68,7 @@ def run_workers(
     try:
         while running or (waiting and failure is None and not stop.asked):
             while waiting and len(running) < processes and failure is None and not stop.asked:
-                worker = _start(folder, waiting.pop(0), ledger, threads, lines)
+                worker = _start(folder, waiting.pop(0), ledger, goal, threads, lines)
                 running[worker.seed] = worker
             if stop.asked or failure is not None:
                 for worker in running.values():
@@ -99,8 +107,11 @@ def _hear(running: dict[int, Worker], seed: int, line: dict[str, Any] | None, te
     return None
 
 
-def _start(folder: Path, seed: int, ledger: Path | None, threads: int, lines: "queue.Queue[Any]") -> Worker:
-    command = [sys.executable, "-m", "tacit.experiment.worker", str(folder), str(seed), str(ledger or "")]
+def _start(
+    folder: Path, seed: int, ledger: Path | None, goal: int | None, threads: int, lines: "queue.Queue[Any]"
+) -> Worker:
+    given = (folder, seed, ledger or "", goal or "")
+    command = [sys.executable, "-m", "tacit.experiment.worker", *map(str, given)]
     stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - it lives as long as the worker
     process = subprocess.Popen(
         command,

@@ -25,8 +25,9 @@ def agrees(
     y: Tensor,
     sites: Sequence[Site],
     rows_of: Callable[[list[Use], int], dict[str, Rows]],
-) -> bool:
-    """Raise UnsupportedModel if a parameter's rows are wrong. False: too few finite examples, look again."""
+) -> bool | None:
+    """Raise UnsupportedModel if a parameter's rows are wrong. False: too few finite examples, look again. None: right
+    so far, but some gradient is zero, which a wrong rule would give too (layers under a head that starts at zero)."""
     x, y = x[:EXAMPLES].detach().requires_grad_(x.requires_grad), y[:EXAMPLES]
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):  # dropout's coins are spent twice otherwise
@@ -44,15 +45,16 @@ def agrees(
             x, y = x.detach()[fine].requires_grad_(x.requires_grad), y[fine]
             if not len(x):
                 return False
-    _compare(losses, trained, rows, squared)
-    return len(x) > 1
+    told = _compare(losses, trained, rows, squared)
+    return (told or None) if len(x) > 1 else False
 
 
 def _compare(
     losses: Tensor, trained: Mapping[str, Tensor], rows: Mapping[str, Rows], squared: Mapping[str, Tensor]
-) -> None:
+) -> bool:
+    """Whether every gradient was there to be compared."""
     if not losses.requires_grad:
-        return
+        return True
     each = [_gradients(losses, i, trained) for i in range(len(losses))]
     lengths = {name: [float(g[name].norm()) for g in each] for name in trained}
     whole = max(1e-30, max(sum(values) for values in lengths.values()))
@@ -80,6 +82,7 @@ def _compare(
                         f"the layer of {name!r} does not have the examples in the first dimension of its input; "
                         "keep them there (batch_first=True)"
                     )
+    return all(max(values) > 0 for values in lengths.values())
 
 
 def _gradients(losses: Tensor, example: int, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -8,23 +8,28 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import torch
+from dp_accounting.dp_event import DpEvent
 from torch import Tensor, nn
 
 from tacit import models
+from tacit.data.places import positions
 from tacit.data.stream import Label, StreamInfo, TaskInfo
 from tacit.errors import LearnerError
 from tacit.gradients.losses import cross_entropy
+from tacit.learners import weights
+from tacit.learners.features import split
 from tacit.learners.release import Release
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.claims import Claim
 from tacit.privacy.declared import Block, Loss
+from tacit.privacy.issue import Tuned
 from tacit.privacy.vault import Vault
 
 Network = str | nn.Module | Callable[[StreamInfo], nn.Module]
@@ -69,6 +74,8 @@ class Core(ABC):
     """The formula of the paper."""
     certifies: ClassVar[str]
     """What tacit stands behind, in words."""
+    tuned_ = Tuned()
+    """How its settings were chosen, where a runner says so; the certificate repeats it."""
 
     def start(self, stream: StreamInfo) -> None:
         """Take up a stream: its public facts decide the outputs of the model."""
@@ -96,8 +103,12 @@ class Core(ABC):
         return found if task is None else found.masked_fill(~self.mask(task).to(found.device), -torch.inf)
 
     def logits(self, x: Tensor) -> Tensor:
-        out: Tensor = self.model_(x)
-        return out
+        return torch.cat([self.model_(rows) for rows in split(self.model_, x)])
+
+    def charges(self) -> list[list[DpEvent]]:
+        """What a unit may be charged in one task, after `start`: a list for each way in which it may be read. A unit
+        that recurs may meet a mixture of them. Public facts only."""
+        return []
 
     def claims(self) -> tuple[Claim, ...]:
         """What the paper claims for the tasks learnt so far, by its own formula; never what tacit certifies."""
@@ -107,8 +118,9 @@ class Core(ABC):
         return None
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that was learnt: released values, by name."""
-        return {name: value.detach().cpu().clone() for name, value in self.model_.state_dict().items()}
+        """All that was learnt: released values, by name. Frozen weights of a public backbone are not among them (see
+        `weights`), only its key."""
+        return weights.released(self.model_)
 
     def restore(
         self,
@@ -128,7 +140,7 @@ class Core(ABC):
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take what `tensors` gave."""
-        self.model_.load_state_dict(dict(tensors))
+        weights.load(self.model_, tensors)
 
     def take_up(self, vault: Vault, part: str) -> None:
         """Hold again the records of earlier tasks that are still to be read."""
@@ -145,7 +157,10 @@ class Core(ABC):
     def certify(self, block: Block, vault: Vault) -> Certificate:
         """The certificate of the stream, as the ledger stands now."""
         name = type(self).__name__
-        return vault.certificate(block, method=name, claims=self.claims(), coins=self.public_coins())
+        return vault.certificate(
+            block, method=name, claims=self.claims(), coins=self.public_coins(), tuning=self.tuned_.on,
+            tuned=self.tuned_.about,
+        )  # fmt: skip
 
     def public_coins(self) -> str | None:
         """What was drawn by coins that anyone may know, where the bound is conditional on them."""
@@ -156,19 +171,19 @@ class Core(ABC):
         return
 
     def check_next(self, task: TaskInfo) -> None:
-        """Tasks come in the order in which they were planned."""
+        """Tasks come in the order in which they were planned. A label set that was learned may be smaller."""
         if not hasattr(self, "stream_"):
             raise LearnerError(f"{type(self).__name__} has no stream yet; call start(stream.info) first")
         planned = self.stream_.tasks
         number = len(self.tasks_)
-        if number >= len(planned) or planned[number] != task:
+        fits = number < len(planned) and set(task.labels) <= set(planned[number].labels)
+        if not fits or replace(task, labels=planned[number].labels) != planned[number]:
             what = planned[number].name if number < len(planned) else "no more"
             raise LearnerError(f"task {task.name!r} is not the next one that was planned ({what}); learn in order")
 
     def build(self) -> nn.Module:
         """A fresh model, the same for the same seed."""
-        if self.device.startswith("cuda") and not torch.cuda.is_available():
-            raise LearnerError(f"there is no GPU for device={self.device!r}; use device='cpu'")
+        self.check_device()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             if isinstance(self.network, str):
@@ -178,6 +193,10 @@ class Core(ABC):
             else:
                 made = self.network(self.stream_)
         return made.to(self.device)
+
+    def check_device(self) -> None:
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            raise LearnerError(f"there is no GPU for device={self.device!r}; use device='cpu'")
 
     def loss(self) -> Loss:
         """Cross-entropy; where the task is given at test and follows from the label, over the task's labels only."""
@@ -193,9 +212,7 @@ class Core(ABC):
 
     def positions(self, labels: Sequence[Label] | np.ndarray) -> Tensor:
         """Places of labels among the outputs; −1 for one outside."""
-        table = {label: place for place, label in enumerate(self.labels_)}
-        plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
-        return torch.tensor([table.get(label, -1) for label in plain], dtype=torch.long)
+        return torch.from_numpy(positions(np.asarray(labels), self.labels_))
 
     def _masks_by_label(self) -> Tensor | None:
         """For each label, the outputs of its task; None where a label is in tasks with different label sets."""

@@ -7,35 +7,35 @@ it resembles, weighted by exp(sharpness · cosine), so that a router that is uns
 Claim: none. Certified: a record loses its task's expert and sum together, once; later tasks do not touch it.
 """
 
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
+from dp_accounting.dp_event import DpEvent
 from torch import Tensor, nn
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, PlanError
-from tacit.learners.core import answering
-from tacit.learners.gradient import GradientLearner, rounded_up
+from tacit.learners.apart import Apart
+from tacit.learners.features import UnitNorm
+from tacit.learners.gradient import Each, rounded_up
 from tacit.learners.merging import closest, merged
+from tacit.learners.weights import State, trained
 from tacit.models.lowrank import adapted
 from tacit.privacy import calibrate, events
 from tacit.privacy.declared import Block
 from tacit.privacy.plan import GradientPlan, SumPlan
 from tacit.privacy.vault import Vault
 
-State = dict[str, Tensor]
-
 
 @dataclass(kw_only=True, eq=False)
-class RoutedExperts(GradientLearner):
+class RoutedExperts(Apart):
     """Every task is answered by its own expert, for ever."""
 
-    steps: int | Sequence[int] = 200
-    batch: float | Sequence[float] = 4000
-    lr: float | Sequence[float] = 0.5
+    steps: Each[int] | None = 200
+    batch: Each[float] = 4000
+    lr: Each[float] = 0.5
     momentum: float = 0.9
     router: Literal["mean", "prototypes", "scores"] = "mean"
     """What an input is compared with: its task's mean, the means of the task's labels, or nothing (`scores`: each
@@ -59,29 +59,21 @@ class RoutedExperts(GradientLearner):
             if value is not None and value < 1:
                 raise LearnerError(f"{name} must be a whole number ≥ 1, or None for no bound, got {value}")
         super().start(stream)
-        self.experts_: list[State] = []
         self.of_task_: list[int] = []
         self.sums_: list[Tensor] = []
-        self.base_: nn.Module = self.model_
-        self.learning_ = False
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
-        self.model_, self.learning_ = self.fresh(), True
         plan, look = self.plan(task), self.look()
         vault.commit({block: [plan, look] if self.router != "scores" else [plan]})
-        grant = vault.grant(block, plan, self.model_, self.loss_, work=self.settings())
-        optimizer = self.optimizer(task)
-        for _ in self.turns(grant, task):
-            self.update(optimizer, grant.gradient())
+        expert = self.train(task, block, vault, plan, self.loss_)
         if self.router != "scores":
             self.sums_.append(vault.sums(block, look, by_label=self.router == "prototypes", through=UnitNorm().eval()))
         vault.drop(block)
-        self.learning_ = False
-        self.of_task_.append(len(self.experts_))
-        self.experts_.append(trained(self.model_))
         if self.rank is not None and task.number == 0:
-            self.base_ = adapted(self.model_, self.rank, self.seed)
-            self.experts_[0] = trained(self.base_)
+            self.model_ = adapted(self.model_, self.rank, self.seed)
+            expert = self.start_ = trained(self.model_)
+        self.of_task_.append(len(self.experts_))
+        self.experts_.append(expert)
         while self.most is not None and len(self.experts_) > self.most:
             self.merge()
 
@@ -104,13 +96,13 @@ class RoutedExperts(GradientLearner):
             )
         return plan
 
-    def fresh(self) -> nn.Module:
-        """Where an expert begins: the same initial weights, or the released trunk with its changes at zero."""
-        return deepcopy(self.base_)
+    def charges(self) -> list[list[DpEvent]]:
+        look = [self.look().event] if self.router != "scores" else []
+        return [[*one, *look] for one in super().charges()]
 
     def merge(self) -> None:
         """Put one expert in the place of the two most alike: the mean of their weights, by the tasks they answer."""
-        first, second = closest(self.experts_, trained(self.fresh()))
+        first, second = closest(self.experts_, self.start_)
         weights = [self.of_task_.count(first), self.of_task_.count(second)]
         self.experts_[first] = merged(self.experts_[first], self.experts_[second], weights)
         del self.experts_[second]
@@ -123,8 +115,7 @@ class RoutedExperts(GradientLearner):
         if self.learning_ or not self.experts_:
             return super().scores(rows, task)
         if task is not None and task.number >= len(self.of_task_):
-            with answering(self.base_):  # nothing is learnt of this task yet
-                logits: Tensor = self.base_(rows)
+            logits = self.outputs(rows, self.start_)  # nothing is learnt of this task yet
             return logits.masked_fill(~self.mask(task).to(logits.device), -torch.inf)
         if task is not None:
             own = torch.nn.functional.one_hot(torch.tensor(task.number), len(self.of_task_))
@@ -157,39 +148,20 @@ class RoutedExperts(GradientLearner):
 
     def answers(self, x: Tensor, number: int) -> Tensor:
         """The probabilities of a task's expert, over the task's labels."""
-        with answering(self.base_):
-            logits: Tensor = torch.func.functional_call(self.base_, self.experts_[self.of_task_[number]], (x,))
-        return logits.masked_fill(~self.mask(self.stream_.tasks[number]).to(logits.device), -torch.inf).softmax(1)
+        logits = self.outputs(x, self.experts_[self.of_task_[number]])
+        return logits.masked_fill(~self.mask(self.tasks_[number]).to(logits.device), -torch.inf).softmax(1)
 
     def tensors(self) -> State:
-        kept = {f"base.{name}": value.detach().cpu().clone() for name, value in self.base_.state_dict().items()}
-        for i, expert in enumerate(self.experts_):
-            kept |= {f"expert.{i}.{name}": value.cpu() for name, value in expert.items()}
-        kept |= {f"sum.{i}": one for i, one in enumerate(self.sums_)}
+        kept = super().tensors() | {f"sum.{i}": one for i, one in enumerate(self.sums_)}
         return kept | {"of_task": torch.tensor(self.of_task_)}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        self.learning_ = False
-        self.base_ = self.build() if self.rank is None else adapted(self.build(), self.rank, self.seed)
-        self.base_.load_state_dict(_under(tensors, "base."))
+        super().load(tensors)
         self.of_task_ = tensors["of_task"].tolist()
-        self.experts_ = [
-            {name: value.to(self.device) for name, value in _under(tensors, f"expert.{i}.").items()}
-            for i in range(max(self.of_task_) + 1)
-        ]
         self.sums_ = [tensors[f"sum.{i}"] for i in range(len(self.tasks_))] if self.router != "scores" else []
 
-
-class UnitNorm(nn.Module):
-    """Rows as vectors of length 1."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.normalize(x.flatten(1), dim=1)
-
-
-def trained(model: nn.Module) -> State:
-    """What an expert adds: the parameters that were trained."""
-    return {name: value.detach().clone() for name, value in model.named_parameters() if value.requires_grad}
+    def skeleton(self) -> nn.Module:
+        return self.build() if self.rank is None else adapted(self.build(), self.rank, self.seed)
 
 
 def shrunk(sums: Tensor, std: float) -> Tensor:
@@ -205,7 +177,3 @@ def _least_noise(learner: RoutedExperts, plan: GradientPlan) -> float:
         learner.budget,
         lambda noise: events.repeat(events.compose([replace(plan, noise=noise).event, look.event]), times),
     )
-
-
-def _under(tensors: Mapping[str, Tensor], prefix: str) -> State:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

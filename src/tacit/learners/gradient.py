@@ -3,9 +3,10 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import torch
+from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
 from tacit.data.stream import StreamInfo, TaskInfo
@@ -26,13 +27,18 @@ Gradient = Mapping[str, Tensor]
 
 @dataclass(kw_only=True, eq=False)
 class GradientLearner(Learner):
-    """SGD on what the vault lets out. Tasks may differ in steps, batch and noise."""
+    """SGD or Adam on what the vault lets out. Tasks may differ in steps, batch and noise."""
 
-    steps: Each[int] = 300
+    steps: Each[int] | None = 300
+    epochs: Each[float] | None = None
+    """Instead of steps (None then): round(epochs · size / batch) of them, from the public nominal size."""
     batch: Each[float] = 100
     """Expected number of units in a step; over the nominal size it is the sampling rate."""
     lr: Each[float] = 0.1
+    rule: Literal["sgd", "adam"] = "sgd"
+    """How a gradient becomes a step; begun afresh in every task."""
     momentum: float = 0.0
+    """Of SGD; Adam has its own."""
     clip: float = 1.0
     clipping: str = "flat"
     noise: Each[float] | None = None
@@ -41,17 +47,23 @@ class GradientLearner(Learner):
     """Share of a task's last steps whose weights are averaged for its release: less noise, at no cost. 0: none."""
 
     def start(self, stream: StreamInfo) -> None:
+        if self.rule not in ("sgd", "adam"):
+            raise LearnerError(f"rule must be 'sgd' or 'adam', got {self.rule!r}")
+        if self.rule == "adam" and self.momentum:
+            raise LearnerError(f"momentum must be 0 with rule='adam', got {self.momentum:g}; Adam has its own")
+        if (self.steps is None) == (self.epochs is None):
+            raise LearnerError(
+                f"give either steps or epochs, got steps={self.steps} and epochs={self.epochs}; set the other to None"
+            )
         super().start(stream)
         for task in stream.tasks:  # what is missing or impossible in a later task is said before the first
-            at(self.steps, task, "steps"), at(self.lr, task, "lr")
-            rate_of(at(self.batch, task, "batch"), self.train_size(task), task)
+            self.rate_in(task), self.steps_in(task), at(self.lr, task, "lr")
             if self.noise is not None:
                 at(self.noise, task, "noise")
 
     def plan(self, task: TaskInfo) -> GradientPlan:
         """The plan of a task's training part, from the budget or from the given noise. Public facts only."""
-        steps, times = at(self.steps, task, "steps"), self.stream_.tasks_per_unit
-        rate = rate_of(at(self.batch, task, "batch"), self.train_size(task), task)
+        steps, rate, times = self.steps_in(task), self.rate_in(task), self.stream_.tasks_per_unit
         if self.noise is None:
             return GradientPlan.for_budget(
                 self.budget,
@@ -65,9 +77,26 @@ class GradientLearner(Learner):
         plan = GradientPlan(rate=rate, steps=steps, noise=noise, clip=self.clip, clipping=self.clipping)
         return affordable(plan, self.budget, times)
 
+    def charges(self) -> list[list[DpEvent]]:
+        return [[self.plan(task).event] for task in self.stream_.tasks]
+
     def train_size(self, task: TaskInfo) -> int:
         """Nominal number of units that are trained on."""
         return task.size
+
+    def rate_in(self, task: TaskInfo) -> float:
+        """The sampling rate of a task's steps."""
+        return rate_of(at(self.batch, task, "batch"), self.train_size(task), task)
+
+    def steps_in(self, task: TaskInfo) -> int:
+        """The number of a task's steps."""
+        if self.steps is not None:
+            return at(self.steps, task, "steps")
+        assert self.epochs is not None  # `start` asks for one of them
+        epochs = at(self.epochs, task, "epochs")
+        if not 0 < epochs < math.inf:
+            raise LearnerError(f"epochs must be a number > 0, got {epochs}; 1 is as many units as the task has")
+        return max(1, round(epochs / self.rate_in(task)))
 
     def turns(self, grant: Grant, task: TaskInfo) -> Iterator[int]:
         """The steps of a task, each announced to `watch`; then the average of the last ones, and the task's end."""
@@ -86,9 +115,10 @@ class GradientLearner(Learner):
         self.watch(Step(task=task, step=steps, of=steps))
 
     def optimizer(self, task: TaskInfo, *, momentum: float | None = None) -> torch.optim.Optimizer:
-        trained = [p for p in self.model_.parameters() if p.requires_grad]
-        weight = self.momentum if momentum is None else momentum
-        return torch.optim.SGD(trained, lr=at(self.lr, task, "lr"), momentum=weight)
+        trained, lr = [p for p in self.model_.parameters() if p.requires_grad], at(self.lr, task, "lr")
+        if self.rule == "adam":
+            return torch.optim.Adam(trained, lr=lr)
+        return torch.optim.SGD(trained, lr=lr, momentum=self.momentum if momentum is None else momentum)
 
     def update(self, optimizer: torch.optim.Optimizer, gradient: Gradient) -> None:
         for name, parameter in self.model_.named_parameters():
@@ -147,8 +177,10 @@ def by_moments(plan: GradientPlan, delta: float) -> float:
 def project(gradient: Gradient, reference: Gradient, *, always: bool) -> Gradient:
     """A-GEM, Eq. 2: g − (gᵀg_ref / g_refᵀg_ref) g_ref, when they conflict (gᵀg_ref < 0) or always."""
     dot = sum(float(torch.dot(g.flatten(), reference[name].flatten())) for name, g in gradient.items())
+    if dot >= 0 and not always:
+        return gradient
     square = sum(float(torch.dot(r.flatten(), r.flatten())) for r in reference.values())
-    if square == 0 or (dot >= 0 and not always):
+    if square == 0:
         return gradient
     return {name: g.sub(reference[name], alpha=dot / square) for name, g in gradient.items()}
 

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from dp_accounting.dp_event import DpEvent
+
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.learners.core import Step
 from tacit.learners.gradient import GradientLearner
@@ -50,6 +52,10 @@ class Joint(GradientLearner):
         """All tasks share one draw: a unit in several of them moves it several times."""
         alone = super().plan(task)
         return replace(alone, noise=alone.noise * math.sqrt(min(self.stream_.tasks_per_unit, len(self.stream_.tasks))))
+
+    def charges(self) -> list[list[DpEvent]]:
+        plan, tasks = self.plan(self.stream_.tasks[-1]), self.stream_.tasks
+        return [[plan.event_at(plan.rate, min(self.stream_.tasks_per_unit, len(tasks)))]]
 
     def train_size(self, task: TaskInfo) -> int:
         return sum(one.size for one in self.stream_.tasks)

@@ -6,7 +6,7 @@ nothing is inferred from the data. Private data needs a ledger that is kept; pub
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -32,6 +32,9 @@ class Learner(Core):
     """Where the charges go. It belongs to the data: keep it. None: public data only, thrown away."""
     store: str | Path | None = None
     """A private folder for episodic memory; needed to go on in a later process."""
+
+    _estimator_type: ClassVar[str] = "classifier"
+    """For scikit-learn before 1.6; later ones ask for tags."""
 
     def partial_fit(self, X: Any, y: Any, ids: Any = None) -> Self:
         """Learn the next planned task from its records; `ids` say whose they are."""
@@ -83,6 +86,21 @@ class Learner(Core):
             setattr(self, name, value)
         return self
 
+    def __sklearn_clone__(self) -> Self:
+        """A learner with the same settings that has learnt nothing. It shares the ledger: copies would not add up."""
+        return type(self)(**self.get_params())
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn's tools ask of an estimator: a classifier, whose noise is new every time."""
+        from sklearn.utils import ClassifierTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type=self._estimator_type,
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+            non_deterministic=True,
+        )
+
     def settings(self) -> dict[str, Any]:
         """Everything that decides what is learnt and answered, besides the network: what grants are pinned to."""
         elsewhere = {"network", "stream", "ledger", "store"}
@@ -122,6 +140,7 @@ def admit(vault: Vault, source: Any, info: StreamInfo, task: TaskInfo, budget: B
             budget=budget,
             size=task.size,
             labels=task.labels,
+            other=info.other,
             shape=info.shape,
             tasks_per_unit=info.tasks_per_unit,
             records_per_unit=info.records_per_unit,

@@ -7,7 +7,7 @@ from dp_accounting.dp_event import DpEvent
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, PlanError
-from tacit.learners.gradient import GradientLearner, at
+from tacit.learners.gradient import GradientLearner
 from tacit.learners.learner import reopened
 from tacit.memory import Memory, Schedule
 from tacit.privacy import calibrate
@@ -55,9 +55,16 @@ class ReplayLearner(GradientLearner):
 
     def fits(self, stream: StreamInfo, schedule: Schedule) -> bool:
         """Whether any tasks that one unit can be in stay within the budget together."""
-        lists = [[self.train_event(task)] for task in stream.tasks]
-        lists += [events for task in stream.tasks if (events := schedule.events(task.number))]
-        return calibrate.fits_mixed(lists, self.budget, stream.tasks_per_unit)
+        return calibrate.fits_mixed(self._lists(schedule), self.budget, stream.tasks_per_unit)
+
+    def charges(self) -> list[list[DpEvent]]:
+        return self._lists(self.memory_.schedule)
+
+    def _lists(self, schedule: Schedule) -> list[list[DpEvent]]:
+        """What a unit may be charged in one task: it is trained on, or remembered."""
+        tasks = self.stream_.tasks
+        remembered = [events for task in tasks if (events := schedule.events(task.number))]
+        return [[self.train_event(task)] for task in tasks] + remembered
 
     def train_event(self, task: TaskInfo) -> DpEvent:
         """What a unit that is trained on is charged."""
@@ -68,7 +75,7 @@ class ReplayLearner(GradientLearner):
         """All later reads of all blocks, from public facts."""
 
     def steps_of(self, stream: StreamInfo) -> tuple[int, ...]:
-        return tuple(at(self.steps, task, "steps") for task in stream.tasks)
+        return tuple(self.steps_in(task) for task in stream.tasks)
 
     def memory_sizes(self, stream: StreamInfo) -> tuple[int, ...]:
         return tuple(max(1, round(self.memory_share * task.size)) for task in stream.tasks)

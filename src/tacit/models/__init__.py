@@ -1,10 +1,9 @@
-"""Networks that can be trained privately: plain PyTorch, no BatchNorm, every example by itself.
+"""Networks that can be trained privately: plain PyTorch, no statistics of a batch, every example by itself.
 
 `build("mlp", shape, classes)` makes one by its name; a module of your own does as well. Names, shapes and numbers of
 classes are public facts of a stream, never read from records.
 """
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,9 +11,11 @@ from typing import Any
 from torch import nn
 
 from tacit.errors import ConfigError
+from tacit.models.adapters import pretrained
 from tacit.models.convolutional import cnn, cnn1d, cnn_patches, har_cnn
 from tacit.models.dense import linear, mlp, tabular_mlp
 from tacit.models.residual import reduced_resnet18, resnet18_lai
+from tacit.words import nearest
 
 __all__ = [
     "NETWORKS",
@@ -25,6 +26,7 @@ __all__ = [
     "har_cnn",
     "linear",
     "mlp",
+    "pretrained",
     "reduced_resnet18",
     "resnet18_lai",
     "tabular_mlp",
@@ -32,7 +34,7 @@ __all__ = [
 
 NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
     made.__name__: made
-    for made in (linear, mlp, tabular_mlp, cnn, cnn_patches, reduced_resnet18, resnet18_lai, har_cnn, cnn1d)
+    for made in (linear, mlp, tabular_mlp, cnn, cnn_patches, reduced_resnet18, resnet18_lai, har_cnn, cnn1d, pretrained)
 }
 """Every network by its name: a function of (shape of one record, number of classes, options)."""
 
@@ -43,19 +45,10 @@ def build(name: str, shape: Sequence[int], classes: int, **options: Any) -> nn.M
     A wrong name, option or shape is refused in one sentence that names what would be right.
     """
     if name not in NETWORKS:
-        raise ConfigError(f"there is no network {name!r}; did you mean {_nearest(name, NETWORKS)!r}? {_list(NETWORKS)}")
+        raise ConfigError(f"there is no network {name!r}; {nearest(str(name), NETWORKS)}")
     make = NETWORKS[name]
     known = [key for key, one in inspect.signature(make).parameters.items() if one.kind is one.KEYWORD_ONLY]
     for key in options:
         if key not in known:
-            way_out = f"did you mean {_nearest(key, known)!r}? {_list(known)}" if known else "it has none"
-            raise ConfigError(f"{name} has no option {key!r}; {way_out}")
+            raise ConfigError(f"{name} has no option {key!r}; {nearest(key, known)}")
     return make(shape, classes, **options)
-
-
-def _nearest(name: str, names: Sequence[str] | Mapping[str, object]) -> str:
-    return difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.0)[0]
-
-
-def _list(names: Sequence[str] | Mapping[str, object]) -> str:
-    return f"(known: {', '.join(names)})"

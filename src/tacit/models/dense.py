@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from tacit.models.parts import Activation, dimensions, head, whole, widths
+from tacit.models.parts import Activation, dimensions, head, whole, widths, zeroed
 
 
 def mlp(
@@ -16,9 +16,13 @@ def mlp(
     return nn.Sequential(nn.Flatten(), *head(inputs, widths("hidden", hidden), classes, activation))
 
 
-def linear(shape: Sequence[int], classes: int) -> nn.Module:
-    """Multinomial logistic regression; what one trains on the features of a frozen backbone."""
-    return mlp(shape, classes, hidden=())
+def linear(shape: Sequence[int], classes: int, *, zero: bool = False) -> nn.Module:
+    """Multinomial logistic regression; what one trains on the features of a frozen backbone.
+
+    `zero`: weights start at zero, so that the first gradient is that of the class means and no chance is in the start.
+    """
+    made = mlp(shape, classes, hidden=())
+    return zeroed(made) if zero else made
 
 
 def tabular_mlp(

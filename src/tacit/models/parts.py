@@ -57,3 +57,10 @@ def head(inputs: int, hidden: Sequence[int], classes: int, act: Activation = "re
         layers += [nn.Linear(inputs, width), activation(act)]
         inputs = width
     return [*layers, nn.Linear(inputs, whole("classes", classes))]
+
+
+def zeroed(model: nn.Module) -> nn.Module:
+    """The same with all parameters at zero."""
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    return model

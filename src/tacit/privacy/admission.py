@@ -16,7 +16,7 @@ from tacit.data.stream import Label
 from tacit.errors import VaultError
 from tacit.privacy.billing import Biller
 from tacit.privacy.budget import Unit
-from tacit.privacy.declared import Block, Declared, label_set
+from tacit.privacy.declared import Block, Declared, in_the_set, label_set
 from tacit.privacy.exits import guarded
 from tacit.privacy.ledger import Ledger, StreamTerms
 from tacit.privacy.sampling import coins
@@ -69,13 +69,13 @@ class Admission:
             size=declared.size,
             labels=declared.labels or (),
             # Two empty tasks are not the same records.
-            fingerprint=found.fingerprint if found.units else keys.identity("empty", declared.stream, declared.task),
+            fingerprint=found.origin if found.units else keys.identity("empty", declared.stream, declared.task),
             overlap="enforced" if found.has_ids else "declared",
         )
         if found.has_ids:
             found = found.only_units(self.ledger.enroll(stream, declared.task, found.names, declared.tasks_per_unit))
         if declared.labels is not None:
-            found = found.only_records(data.positions(found.y, declared.labels) >= 0)
+            found = found.under(declared.labels, declared.other)
         return self._hold(self.find(declared.stream, declared.task), found)
 
     def find(self, stream: str, task: str, part: str = "all") -> Block:
@@ -118,11 +118,12 @@ class Admission:
         del self._records[block.id]
         return made
 
-    def with_labels(self, block: Block, labels: Sequence[Label]) -> Block:
-        """The block under a public or privately learned label set; records outside it are skipped in silence."""
+    def with_labels(self, block: Block, labels: Sequence[Label], *, other: Label | None = None) -> Block:
+        """The block under a public or privately learned label set; records outside it are skipped in silence, or get
+        the label `other` of it."""
         records, space = self._of(block), label_set(labels)
-        kept = records.only_records(data.positions(records.y, space) >= 0)
-        return self._hold(replace(block, labels=space), kept)
+        in_the_set(other, space)
+        return self._hold(replace(block, labels=space), records.under(space, other))
 
     def keep(self, block: Block) -> None:
         """Write a block's records to the store, so that a later process can `reopen` it (episodic memory)."""
@@ -146,8 +147,11 @@ class Admission:
         return self._store is not None
 
     def drop(self, block: Block) -> None:
-        """Let go of a block's records in this process, to save memory; the ledger and the store keep theirs."""
-        self._records.pop(block.id, None)
+        """Let go of a block's records in this process, to save memory; the ledger and the store keep theirs.
+
+        In a trial of private tuning they stay: the next trial reads them too."""
+        if not self._billing.in_trial:
+            self._records.pop(block.id, None)
 
     def retire(self, block: Block) -> None:
         """Forget a block's records, in memory and in the store. What it was charged stays charged."""
@@ -163,6 +167,13 @@ class Admission:
             raise VaultError(
                 f"the vault does not hold the records of {block}: it was split (read its parts), or not admitted here"
             ) from None
+
+    def _exposed(self, block: Block, why: str) -> Records:
+        """Records whose raw values leave the vault: written down before, for public data or where the policy allows."""
+        if not block.public:
+            self.ledger.policy.require("allow_unsafe", what=f"the raw records of {block} ({why})")
+        self.ledger.expose(block.id, why)
+        return self._of(block)
 
     def _hold(self, block: Block, records: Records) -> Block:
         self._records[block.id] = records

@@ -74,6 +74,11 @@ class Biller:
         self._later: list[tuple[Bill, str | None]] | None = None
         self._inside: list[Bill] = []
 
+    @property
+    def in_trial(self) -> bool:
+        """Whether an umbrella pays for what is read now."""
+        return self._trial is not None
+
     @contextmanager
     def until_saved(self) -> Iterator[None]:
         """Within it, finished work stays billed and resumable; it is marked released when all of it is saved.

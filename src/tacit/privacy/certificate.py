@@ -15,6 +15,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tacit.errors import CertificateError
 from tacit.privacy.budget import Adjacency, ClaimAdjacency, Unit
 
+FROM_DATA = "which labels occur (a label space from data)"
+"""Why a block is exposed whose labels were read off its records."""
+LabelPolicy = Literal[
+    "declared public",
+    "declared constant",
+    "declared per task",
+    "learned privately",
+    "from data, not private",
+    "none",
+]
+"""Where the label sets of a stream come from; `declared public` where there is one task so far."""
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
@@ -132,7 +144,7 @@ class Audit(_Section):
 
 
 class Labels(_Section):
-    policy: Literal["declared public", "learned privately", "none"]
+    policy: LabelPolicy
     dropped_count_released: Literal[False] = False
 
 

@@ -44,7 +44,8 @@ def text(certificate: Certificate) -> str:
         ]
     lines += ["", "  assumptions"]
     lines += [f"    {one.state:<9} {one.says}" for one in certificate.assumptions]
-    lines += ["", *_row("tuning", certificate.tuning), *_row("not counted", "; ".join(certificate.not_accounted))]
+    lines += ["", *_row("label sets", f"{certificate.labels.policy}; how many records were outside is never said")]
+    lines += [*_row("tuning", certificate.tuning), *_row("not counted", "; ".join(certificate.not_accounted))]
     lines += _row(
         "audits",
         "; ".join(f"{a.design}: ε ≥ {a.epsilon_lower_bound:.3g} ({a.verdict})" for a in certificate.audit) or "none",

@@ -115,17 +115,23 @@ def stream_wide(rate: float, noise: float, steps: int, delta: float, max_order: 
     )
 
 
-def task_wise(epsilons: Sequence[float], deltas: Sequence[float]) -> Claim:
-    """Tobaben 2025, Thm 4.4: the largest ε and δ of any task (parallel composition over tasks)."""
+def task_wise(epsilons: Sequence[float], deltas: Sequence[float], tasks_per_unit: int = 1) -> Claim:
+    """Tobaben 2025, Thm 4.4: the largest ε and δ of any task (parallel composition over tasks); Thm 4.5: where a unit
+    may be in several tasks, the sums over as many of the largest (sequential, basic composition)."""
     if not epsilons or len(epsilons) != len(deltas):
         raise PlanError(f"a task-wise claim needs one epsilon and one delta a task, got {epsilons} and {deltas}")
+    if tasks_per_unit < 1:
+        raise PlanError(f"tasks_per_unit must be a whole number ≥ 1, got {tasks_per_unit}")
+    parallel = tasks_per_unit == 1
     return Claim(
         paper="Tobaben et al. 2025",
-        formula="max over tasks of (eps_t, delta_t)",
+        formula="max over tasks of (eps_t, delta_t)"
+        if parallel
+        else f"sum of the {tasks_per_unit} largest (eps_t, delta_t)",
         adjacency=ClaimAdjacency.TASK_WISE,
-        epsilon=max(epsilons),
-        delta=max(deltas),
-        source="Thm 4.4",
+        epsilon=math.fsum(sorted(epsilons)[-tasks_per_unit:]),
+        delta=math.fsum(sorted(deltas)[-tasks_per_unit:]),
+        source="Thm 4.4" if parallel else "Thm 4.5",
     )
 
 

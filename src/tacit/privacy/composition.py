@@ -70,14 +70,17 @@ def _over_tasks(statement: Statement, tasks: list[TaskBound]) -> list[OverTasks]
             rule=name, epsilon=finite(epsilon), delta=delta, tasks=n, applies=name == applies, holds_for=holds_for
         )
 
+    apart = not _correlated(statement, n)  # else the tasks of one unit share noise: no rule for independent ones holds
+
     def _all(method: accounting.Method) -> float:
-        return together(tasks, n, budget.delta, budget.adjacency, method)
+        return together(tasks, n, budget.delta, budget.adjacency, method) if apart else math.inf
 
     by_accountant = statement.epsilon if applies == "accountant" else _all(accounting.Method.BEST)
     by_filter = statement.epsilon if applies == "adaptive filter" else _all(accounting.Method.RDP)
+    basic = sum(losses) if apart else math.inf
     return [
         rule("parallel", max(losses, default=0.0), budget.delta, "a unit that is in one task only"),
-        rule("basic", sum(losses), min(1.0, n * budget.delta), f"a unit in {n} tasks, plans chosen in any way"),
+        rule("basic", basic, min(1.0, n * budget.delta), f"a unit in {n} tasks, plans chosen in any way"),
         rule("accountant", by_accountant, budget.delta, f"a unit in {n} tasks whose plans were fixed in advance"),
         rule(
             "adaptive filter",
@@ -86,6 +89,12 @@ def _over_tasks(statement: Statement, tasks: list[TaskBound]) -> list[OverTasks]
             f"a unit in {n} tasks, plans chosen as one goes, under a Rényi filter",
         ),
     ]
+
+
+def _correlated(statement: Statement, n: int) -> bool:
+    """Whether noise was shared between tasks, priced for units of fewer than n of them."""
+    used = [grant.plan for grant in statement.grants if grant.state != "VOID"]
+    return any(plan.get("horizon", 1) > 1 and plan.get("participations", 1) < n for plan in used)
 
 
 def together(tasks: list[TaskBound], n: int, delta: float, adjacency: Adjacency, method: accounting.Method) -> float:

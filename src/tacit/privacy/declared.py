@@ -27,6 +27,8 @@ class Declared:
     """Nominal number of units of the task. It need not be exact; it divides sums, and is never corrected."""
     labels: Sequence[Label] | None = None
     """The public label set; records outside it are skipped in silence. None: labels are not known (see label_set)."""
+    other: Label | None = None
+    """A label of the set that records outside it get, in silence too. None: they are skipped."""
     shape: tuple[int, ...] | None = None
     """Shape of one record's features; needed only where the source may be empty and cannot tell."""
     tasks_per_unit: int = 1
@@ -53,6 +55,7 @@ class Declared:
                 raise VaultError(f"{name} must be a whole number ≥ 1 that you expect or bound, got {value!r}")
         if self.labels is not None:
             object.__setattr__(self, "labels", label_set(self.labels))
+        in_the_set(self.other, self.labels)
 
 
 def label_set(labels: Any) -> tuple[Label, ...]:
@@ -66,6 +69,12 @@ def label_set(labels: Any) -> tuple[Label, ...]:
     if len(set(plain)) != len(plain):
         raise VaultError("the label set names a label twice; give each label once")
     return plain
+
+
+def in_the_set(other: Label | None, labels: Sequence[Label] | None) -> None:
+    """Refuse a label for what is outside the set that is not in it."""
+    if other is not None and other not in (labels or ()):
+        raise VaultError(f"other = {other!r} is where labels outside the set go, so it must be in it; name it there")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,3 +123,8 @@ class Read:
 
 
 Loss = Callable[[Any, Tensor], Tensor]
+
+
+def several(given: Any) -> list[Any]:
+    """One block or read, or a sequence of them, as a list."""
+    return [given] if isinstance(given, Read | Block) else list(given)

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.data.records import Records, positions
+from tacit.data.places import positions
+from tacit.data.records import Records
 from tacit.data.stream import Label
 from tacit.errors import TacitError, VaultError
 from tacit.privacy.still import beside, frozen, unchanged

@@ -14,7 +14,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from tacit.data.records import Records, positions
+from tacit.data.places import positions
+from tacit.data.records import Records
 from tacit.errors import VaultError
 from tacit.gradients import Automatic, Clipper, ClipRule, Flat, PerLayer
 from tacit.privacy.ahead import Ahead

@@ -9,6 +9,7 @@ import json
 import subprocess
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -17,10 +18,12 @@ from typing import Any, Literal
 
 from tacit.errors import CertificateError
 from tacit.privacy.certificate import (
+    FROM_DATA,
     Assumption,
     Audit,
     Certificate,
     Claims,
+    LabelPolicy,
     Labels,
     LedgerSection,
     Library,
@@ -37,6 +40,17 @@ from tacit.privacy.ledger import GrantStatement, Ledger, Statement
 from tacit.privacy.noise import CIPHER_CPU, CIPHER_GPU
 
 Tuning = Literal["none", "public data", "charged", "not accounted"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """How hyper-parameters were chosen, as it is declared."""
+
+    on: Tuning = "none"
+    about: str = ""
+    """What was tried, on what data: public words."""
+
+
 _NOT_ACCOUNTED = (
     "pre-training data of feature maps and initial weights",
     "preprocessing with statistics of private data done before admission",
@@ -53,16 +67,17 @@ def issue(
     method: str,
     claims: Sequence[Claim] = (),
     tuning: Tuning = "none",
+    tuned: str = "",
     audits: Sequence[Audit] = (),
     observer: Observer | None = None,
     coins: str | None = None,
 ) -> Certificate:
-    """The certificate of a stream as the ledger stands now. `tuning`: how hyper-parameters were chosen (declared);
-    `coins`: which public coins the bound is conditional on."""
-    if tuning == "not accounted":
-        ledger.policy.require("allow_uncharged_tuning", what="a certificate of a model tuned on uncharged private data")
+    """The certificate of a stream as the ledger stands now. `tuning`: how hyper-parameters were chosen (declared), and
+    `tuned` what was tried, on what data, in public words; `coins`: which public coins the bound is conditional on."""
     statement = ledger.statement(stream_id)
     terms, budget = statement.terms, statement.terms.budget
+    if tuning == "not accounted" and not terms.public:
+        ledger.policy.require("allow_uncharged_tuning", what="a certificate of a model tuned on uncharged private data")
     test_keys = ledger.keys.test
     certified = composed(statement, _reason(statement, test_keys))
     refuting = [
@@ -73,8 +88,13 @@ def issue(
             f"an audit found ε ≥ {refuting[0].epsilon_lower_bound:.4g}, above the certified {certified.epsilon:.4g}; "
             "nothing is certified until this is explained"
         )
-    if any(grant.kind == "tuning" for grant in statement.grants) and tuning == "none":
+    if _tuned_here(statement) and tuning == "none":
         tuning = "charged"
+    if tuning == "charged" and not _tuned_here(statement):
+        raise CertificateError(
+            f"the settings are said to be tuned under a charge, and the ledger holds no tuning of {terms.name!r}; say "
+            "how they were tuned"
+        )
     return Certificate(
         id=uuid.uuid4().hex,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -94,7 +114,7 @@ def issue(
         labels=Labels(policy=_label_policy(statement)),
         task_schedule=Schedule(plans_fixed_in_advance=terms.fixed_schedule),
         assumptions=tuple(_assumptions(statement, test_keys, coins)),
-        tuning=tuning,
+        tuning=f"{tuning}: {tuned}" if tuned else tuning,
         not_accounted=(
             *(("hyper-parameter tuning on private data",) if tuning == "not accounted" else ()),
             *_NOT_ACCOUNTED,
@@ -123,6 +143,8 @@ def _reason(statement: Statement, test_keys: bool) -> str | None:
         return "the keys of sampler and noise are test keys that anyone can recompute: not private"
     if statement.reanchored:
         return "a roll-back of the ledger was accepted, so charges may be missing: " + "; ".join(statement.reanchored)
+    if statement.exposures and all(why == FROM_DATA for _, why in statement.exposures):
+        return "label sets were read off the data (unsafe exit), and one record decides them: not private"
     if any(block.row.exposed for block in statement.blocks):
         return "records were let out raw (unsafe exit): not private"
     return None
@@ -190,10 +212,22 @@ def _mechanism(grant: GrantStatement, test_keys: bool) -> Mechanism:
     )
 
 
-def _label_policy(statement: Statement) -> Literal["declared public", "learned privately", "none"]:
-    if any(grant.kind == "label set" for grant in statement.grants):
+def _label_policy(statement: Statement) -> LabelPolicy:
+    """Where the label sets come from, as the ledger has seen it; the least private source counts."""
+    if any(why == FROM_DATA for _, why in statement.exposures):
+        return "from data, not private"
+    if any(grant.kind == "label set" and grant.state != "VOID" for grant in statement.grants):
         return "learned privately"
-    return "declared public" if any(block.row.labels for block in statement.blocks) else "none"
+    sets = {block.row.task: block.row.labels for block in statement.blocks}
+    if not any(sets.values()):
+        return "none"
+    if len(sets) == 1:
+        return "declared public"
+    return "declared constant" if len(set(sets.values())) == 1 else "declared per task"
+
+
+def _tuned_here(statement: Statement) -> bool:
+    return any(grant.kind == "tuning" for grant in statement.grants)
 
 
 def _metrics(statement: Statement) -> tuple[str, ...]:
@@ -219,9 +253,32 @@ def _paper(claim: Claim) -> PaperClaim:
 @cache
 def library() -> Library:
     """This version of tacit; asked for once in a process."""
-    root = Path(__file__).parents[3]
-    commit = None
-    if (root / ".git").exists():
-        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
-        commit = done.stdout.strip() or None
-    return Library(name="tacit", version=metadata.version("tacit"), git_commit=commit)
+    return Library(name="tacit", version=metadata.version("tacit"), git_commit=checkout().commit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkout:
+    """The state of the source that runs; all None where it is not in a git checkout."""
+
+    commit: str | None = None
+    dirty: bool | None = None
+    """Tracked files differ from the commit."""
+
+
+@cache
+def checkout(root: Path = Path(__file__).parents[3]) -> Checkout:
+    """Git's answer, asked for once in a process."""
+    if not (root / ".git").exists():
+        return Checkout()
+    commit = _git(root, "rev-parse", "--verify", "HEAD")
+    # Without optional locks: looking must not get into the way of whoever works in the checkout.
+    changes = _git(root, "--no-optional-locks", "status", "--porcelain", "--untracked-files=no")
+    return Checkout(commit=commit, dirty=None if commit is None or changes is None else changes != "")
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+    except OSError:  # git is not installed
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

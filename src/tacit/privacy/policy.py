@@ -9,7 +9,6 @@ ledger uses the policy of its chain, whatever a run says. A policy is a TOML fil
     delta = 1e-6
 """
 
-import difflib
 import hashlib
 import json
 import tomllib
@@ -20,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from tacit.errors import PlanError, PolicyError
 from tacit.privacy.budget import Budget
+from tacit.words import nearest
 
 Switch = Literal["allow_unsafe", "allow_test_keys", "allow_uncharged_tuning"]
 
@@ -130,7 +130,6 @@ def _sentence(cls: type[BaseModel], error: ValidationError, where: str) -> str:
     key = ".".join(str(part) for part in first["loc"]) or "policy"
     if first["type"] == "extra_forbidden":
         fields = Cap.model_fields if len(first["loc"]) > 1 else cls.model_fields
-        near = difflib.get_close_matches(str(first["loc"][-1]), fields, n=1, cutoff=0.0)
-        return f"{where} has an unknown key {key!r}; did you mean {near[0]!r}?"
+        return f"{where} has an unknown key {key!r}; {nearest(str(first['loc'][-1]), fields)}"
     message = str(first["msg"]).removeprefix("Value error, ")
     return f"{where} has a wrong value for {key!r}: {message[:1].lower() + message[1:]}, got {first['input']!r}"

@@ -73,7 +73,7 @@ class Journal:
         """Write down the one result of an exit that releases once, before it leaves."""
         self.leave(0, checksum(result))
         if self._result is not None:
-            _save({"result": result}, self._result)
+            save_tensors({"result": result}, self._result)
 
     def kept(self) -> Tensor | None:
         """That result, if it left before: work that is taken up again gets it, and never the same noise on another."""
@@ -132,7 +132,7 @@ class Store:
         return Journal(self.path / "grants" / f"{pin}.steps")
 
     def save(self, block: str, tensors: dict[str, Tensor]) -> None:
-        _save(tensors, self._block(block))
+        save_tensors(tensors, self._block(block))
 
     def load(self, block: str) -> dict[str, Tensor]:
         path = self._block(block)
@@ -158,7 +158,7 @@ class Store:
         return path
 
 
-def _save(tensors: dict[str, Tensor], path: Path) -> None:
+def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     """Whole or not at all, and for the owner only."""
     draft = path.with_suffix(".new")
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))

@@ -7,6 +7,10 @@ z ~ N(0, s²) has the same privacy as releasing Cx + z, and its prefix sums carr
 Guarantee: a unit in at most k of T tasks moves Cx by at most `sensitivity(T, k)` times its bound, so
 s = noise · sensitivity gives one Gaussian mechanism of multiplier `noise` for all its tasks together. The noise is
 then not independent between tasks: the one exception to rule 10, valid up to the public horizon T and no further.
+
+Where a unit is in one task only, later columns of C are shorter than the first, so later tasks would get more noise
+than their guarantee needs. C is then scaled to columns of one length, C·diag(1/e) with e_j = ‖Ce_j‖/‖Ce_0‖
+(`easing`): task t carries e_t·(C⁻¹z)_t, every unit moves its series by ‖Ce_0‖ exactly, and the price is the same.
 """
 
 import math
@@ -56,3 +60,26 @@ def first_columns(horizon: int, k: int) -> float:
     for value in coefficients(horizon):
         sums.append(sums[-1] + value)
     return math.sqrt(sum((sums[row + 1] - sums[max(0, row + 1 - k)]) ** 2 for row in range(horizon)))
+
+
+@lru_cache
+def easing(horizon: int, participations: int) -> tuple[float, ...]:
+    """e_t: by how much the noise of each task may be scaled. All 1 where a unit may be in several tasks."""
+    if participations > 1:
+        return (1.0,) * horizon
+    norms = [math.sqrt(sum(f * f for f in coefficients(horizon - t))) for t in range(horizon)]
+    return tuple(norm / norms[0] for norm in norms)
+
+
+@lru_cache
+def mixing(horizon: int, tasks: int, participations: int) -> tuple[tuple[float, ...], ...]:
+    """The first `tasks` rows and columns of the scaled C: times the releases so far, their noise is white again."""
+    f, e = coefficients(horizon), easing(horizon, participations)
+    return tuple(tuple(f[i - j] / e[j] if i >= j else 0.0 for j in range(tasks)) for i in range(tasks))
+
+
+@lru_cache
+def total_noise(horizon: int, tasks: int, participations: int) -> float:
+    """Standard deviation of the noise in the sum of the first `tasks` releases, for z of standard deviation 1."""
+    g, e = inverse(horizon), easing(horizon, participations)
+    return math.sqrt(sum(sum(e[j] * g[j - k] for j in range(k, tasks)) ** 2 for k in range(tasks)))

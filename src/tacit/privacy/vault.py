@@ -16,15 +16,15 @@ import torch
 from dp_accounting import dp_event
 from torch import Tensor, nn
 
-from tacit.data import records as data
+from tacit.data.places import positions
 from tacit.data.stream import Label
 from tacit.errors import VaultError
 from tacit.gradients import Clipper
 from tacit.privacy import exits, rowwise, toeplitz
 from tacit.privacy.admission import Admission
 from tacit.privacy.billing import Bill
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.declared import Block, Loss, Read, label_space
+from tacit.privacy.certificate import FROM_DATA, Certificate
+from tacit.privacy.declared import Block, Loss, Read, label_space, several
 from tacit.privacy.grant import Grant, clip_rule, prepare, targets
 from tacit.privacy.issue import issue
 from tacit.privacy.keys import NOISE
@@ -74,7 +74,7 @@ class Vault(Admission):
         """
         if not isinstance(plan, GradientPlan) or not isinstance(model, nn.Module):
             raise VaultError(f"grant takes (blocks, GradientPlan, module, loss), got {type(plan).__name__} as the plan")
-        reads = [one if isinstance(one, Read) else Read(one) for one in _several(blocks)]
+        reads = [one if isinstance(one, Read) else Read(one) for one in several(blocks)]
         if not reads or len({read.block.id for read in reads}) != len(reads):
             raise VaultError("a grant reads one or more blocks, each of them once; merge the reads of one block")
         if len({read.block.stream_id for read in reads}) > 1:
@@ -168,7 +168,7 @@ class Vault(Admission):
         """
         records = self._of(block)
         answer = rowwise.check_predictor(records, predict)
-        y = torch.from_numpy(data.positions(records.y, label_space(block)))
+        y = torch.from_numpy(positions(records.y, label_space(block)))
 
         def right(index: Tensor) -> Tensor:
             with unchanged(predict if isinstance(predict, nn.Module) else None):
@@ -211,7 +211,7 @@ class Vault(Admission):
         Each trial draws its hyper-parameters from the generator it gets, may use each read of the plan once on each
         block, and returns (score, result); the score comes from these reads or from public data.
         """
-        blocks = _several(blocks)
+        blocks = several(blocks)
         if not callable(trial):
             raise VaultError(f"trial must be a function of a generator, got {type(trial).__name__}")
         fresh = int(np.random.SeedSequence().generate_state(1)[0])  # a study is never resumed: its trials are secret
@@ -230,11 +230,12 @@ class Vault(Admission):
 
     def unsafe(self, block: Block, why: str) -> tuple[Tensor, Tensor]:
         """The raw records: NOT PRIVATE. For public data, or where the policy allows it; every certificate says so."""
-        if not block.public:
-            self.ledger.policy.require("allow_unsafe", what=f"the raw records of {block} ({why})")
-        self.ledger.expose(block.id, why)
-        records = self._of(block)
+        records = self._exposed(block, why)
         return records.features(torch.arange(len(records.rows))), targets(block, records)
+
+    def unsafe_labels(self, block: Block) -> tuple[Label, ...]:
+        """Which labels occur: NOT PRIVATE, one record decides it. Refused and certified as `unsafe`."""
+        return tuple(sorted(set(self._exposed(block, FROM_DATA).y.tolist())))
 
     def certificate(self, block: Block, *, method: str, **said: Any) -> Certificate:
         """What the ledger supports for the block's stream, as of now; see `issue` for what else can be said."""
@@ -270,12 +271,13 @@ class Vault(Admission):
         if series is None:
             key = keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)
             noise = gaussian_(torch.empty(shape, dtype=torch.float64), key, 0, plan.std)
-        else:  # noise of this task = Σ_k g_k z_{t−k}; the z of earlier tasks are derived again from the key
-            key = keys.derive(NOISE, bill.ticket.generation, "series", series)
-            now = bill.ticket.position or 0
+        else:  # noise of this task = e_t Σ_k g_k z_{t−k}; the z of earlier tasks are derived again, by their grants
+            members = bill.ticket.series
             noise = torch.zeros(shape, dtype=torch.float64)
-            for back, weight in enumerate(toeplitz.inverse(plan.horizon)[: now + 1]):
-                noise += weight * gaussian_(torch.empty(shape), key, now - back, plan.std)
+            for weight, grant in zip(toeplitz.inverse(plan.horizon), reversed(members), strict=False):
+                key = keys.derive(NOISE, bill.ticket.generation, "series", grant)
+                noise += weight * gaussian_(torch.empty(shape), key, 0, plan.std)
+            noise *= toeplitz.easing(plan.horizon, plan.participations)[len(members) - 1]
         out = (total + bound * noise).to(torch.float32)
         bill.journal.keep(out)
         bill.release()
@@ -293,7 +295,3 @@ class Vault(Admission):
     ) -> Bill:
         name = pin(kind=kind, plan=described, block=block.id, records=self._of(block).digest)
         return self._billing.bill(kind, [(block, event)], described, name, series=series, horizon=horizon)
-
-
-def _several(given: Any) -> list[Any]:
-    return [given] if isinstance(given, Read | Block) else list(given)

@@ -44,7 +44,7 @@ def reserve(txn: Transaction, proposal: Proposal, work: Work, keys: KeyRing) -> 
         "horizon": work.horizon,
     }
     txn.record("reserve", body)
-    return Ticket(grant=grant, token=1, generation=generation, position=position)
+    return Ticket(grant=grant, token=1, generation=generation, series=_members(txn.connection, grant))
 
 
 def _name(txn: Transaction, work: Work, keys: KeyRing) -> str:
@@ -72,6 +72,16 @@ def _position(connection: Connection, name: str, work: Work) -> tuple[int, int |
             f"series {series!r} has used all {horizon} positions of its horizon; begin a new series with fresh noise"
         )
     return position, begun
+
+
+def _members(connection: Connection, grant: str) -> tuple[str, ...]:
+    """The grants at the positions of a grant's series, up to its own; one that was given back has left its place."""
+    own = connection.execute(select(positions).where(positions.c.grant_id == grant)).first()
+    if own is None:
+        return ()
+    query = select(positions.c.position, positions.c.grant_id).where(positions.c.series == own.series)
+    found = {row.position: row.grant_id for row in connection.execute(query)}
+    return tuple(found.get(place, f"{own.series} {place}") for place in range(own.position + 1))
 
 
 def _once(connection: Connection, name: str, read: list[int]) -> None:
@@ -162,10 +172,8 @@ def resume(txn: Transaction, *, pin: str, holder: str, lease_s: float) -> Ticket
         return None
     token = own.token + 1
     txn.record("resume", {"grant": own.id, "token": token, "lease_until": until(lease_s)})
-    place = select(positions.c.position).where(positions.c.grant_id == own.id)
-    position = txn.connection.execute(place).scalar_one_or_none()
-    charged = own.state == "CHARGED"
-    return Ticket(grant=own.id, token=token, generation=own.generation, position=position, charged=charged)
+    series, charged = _members(txn.connection, own.id), own.state == "CHARGED"
+    return Ticket(grant=own.id, token=token, generation=own.generation, series=series, charged=charged)
 
 
 def held(connection: Connection, ticket: Ticket) -> Row[Any]:

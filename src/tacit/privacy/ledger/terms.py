@@ -93,7 +93,9 @@ class Ticket:
     grant: str
     token: int
     generation: int
-    position: int | None = None
+    series: tuple[str, ...] = ()
+    """In a series of correlated noise: what each position up to its own was granted as, itself last. Noise is derived
+    from these names, so a ledger that was rolled back or copied never gives the noise of a position twice."""
     charged: bool = False
     """Whether the grant was charged when this ticket was made."""
 

@@ -1,0 +1,107 @@
+"""Features that somebody computed before: a file with one row for each record of a public set, train then test.
+
+`.npy` and `.npy.xz` hold an array (rows, width); a Parquet file one column of lists, or a column for each feature.
+A file `BACKBONE_u8.npy.xz` beside a set's own is known by its name: (width, rows) of bytes, in steps of 0.04.
+"""
+
+import lzma
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tacit.data.columns import is_list
+from tacit.data.formats import once, read_table
+from tacit.data.named import NAMED
+from tacit.data.named import find as find_set
+from tacit.data.samples import Array, DataSet
+from tacit.errors import DataError
+
+ENDS = (".npy", ".npy.xz", ".parquet")
+STEP = 0.04
+PUBLISHED = "_u8.npy.xz"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureFile:
+    """One file of features. Only its head is read before the features are asked for."""
+
+    path: Path
+    in_steps: bool = False
+    """As published: bytes, one line a feature."""
+
+    @property
+    def width(self) -> int:
+        if self.in_steps:
+            return self._head()[0]
+        return int(self.rows.shape[1])
+
+    @cached_property
+    def rows(self) -> Array:
+        """(rows, width) of floats."""
+        if self.in_steps:
+            return once(self.path, lambda: (self._array().T * np.float32(STEP)).astype(np.float16), mapped=True)
+        found = _from_parquet(self.path) if self.path.suffix == ".parquet" else self._array()
+        if found.ndim != 2 or found.dtype.kind not in "fiu":
+            raise DataError(
+                f"{self.path} holds an array of {found.dtype} with {found.ndim} dimensions; features are numbers, "
+                "one row for each record"
+            )
+        return found if found.dtype.kind == "f" else found.astype(np.float32)
+
+    def parts(self, data: DataSet) -> tuple[Array, Array]:
+        """The rows of the train part and of the test part."""
+        count, tests = len(data.train), 0 if data.test is None else len(data.test)
+        if len(self.rows) != count + tests:
+            raise DataError(
+                f"{self.path} has {len(self.rows)} rows and {data.name} has {count} train and {tests} test records; "
+                "give one row for each, in this order"
+            )
+        return self.rows[:count], self.rows[count:]
+
+    def _array(self) -> Array:
+        try:
+            if self.path.suffix != ".xz":
+                return np.asarray(np.load(self.path, mmap_mode="r"))
+            with lzma.open(self.path) as file:
+                found: Array = np.load(file)
+                return found
+        except (OSError, ValueError, EOFError, lzma.LZMAError):
+            raise DataError(f"{self.path} is no file that numpy.save wrote; write it with numpy.save") from None
+
+    def _head(self) -> tuple[int, ...]:
+        try:
+            with lzma.open(self.path) as file:
+                np.lib.format.read_magic(file)
+                shape: tuple[int, ...] = np.lib.format.read_array_header_1_0(file)[0]
+                return shape
+        except (OSError, ValueError, EOFError, lzma.LZMAError):
+            raise DataError(f"{self.path} cannot be read; delete it and get it again") from None
+
+
+def is_feature_file(features: str) -> bool:
+    return features.endswith(ENDS)
+
+
+def published(name: str, features: str) -> FeatureFile | None:
+    """The file of a backbone's features that lies beside a named set, if there is one."""
+    folder = find_set(name) if name in NAMED else None
+    path = None if folder is None or "/" in features else folder / (features.replace("-", "_") + PUBLISHED)
+    return FeatureFile(path=path, in_steps=True) if path is not None and path.is_file() else None
+
+
+def _from_parquet(path: Path) -> Array:
+    table = read_table(path)
+    lists = [column for column in table.columns if is_list(column.type)]
+    if len(lists) == 1:
+        column = lists[0].combine_chunks()
+        lengths = pc.min_max(pc.list_value_length(column))
+        if column.null_count or lengths["min"] != lengths["max"]:
+            raise DataError(f"{path} has lists of different lengths; give every record as many features")
+        return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(column), -1)
+    if not all(pa.types.is_floating(kind) or pa.types.is_integer(kind) for kind in table.schema.types):
+        raise DataError(f"{path} has columns that are no numbers; give one column of lists, or a column a feature")
+    return np.stack([column.to_numpy() for column in table.columns], axis=1)

@@ -1,0 +1,141 @@
+"""A paper's own numbers, to print beside ours: `reference: tobaben2025/A3` in a sweep.
+
+Guarantee: they come from a file that holds them as printed, and are never mixed with what was measured; a cell without
+a row of its own (another method, adapter, ε or δ) has none, and whatever else differs (backbone, tasks) is said.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from tacit.errors import ConfigError
+from tacit.experiment.config import Config
+from tacit.experiment.loading import PRESETS, REFERENCE
+from tacit.words import nearest
+
+WITHOUT_PRIVACY = 1000.0
+"""From this ε on a run stands beside the paper's runs without privacy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """One row of a table, in %: mean and standard deviation, None where the paper prints none."""
+
+    learner: str
+    adapter: Literal["film", "last-layer"] | None
+    epsilon: float | None
+    aa: tuple[float, float | None]
+    af: tuple[float, float | None] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """One table."""
+
+    name: str
+    paper: str
+    about: str
+    backbone: str
+    backbone_words: str
+    delta: float
+    tasks: int
+    rows: tuple[Printed, ...]
+
+    @property
+    def title(self) -> str:
+        """Over its columns."""
+        return f"paper ({self.backbone_words.partition(',')[0]})"
+
+    def beside(self, config: Config) -> Printed | None:
+        """The row that a run stands beside."""
+        if config.budget.delta != self.delta:
+            return None
+        epsilon = None if config.budget.epsilon >= WITHOUT_PRIVACY else config.budget.epsilon
+        return next(
+            (
+                row
+                for row in self.rows
+                if (row.learner, row.epsilon) == (config.learner.method, epsilon)
+                and row.adapter in (None, _adapter(config))
+            ),
+            None,
+        )
+
+    def differences(self, config: Config, tasks: int) -> list[str]:
+        """What else is not the paper's, in words."""
+        ours = backbone_of(config)
+        found = [] if ours == self.backbone else [f"backbone {ours or 'none'}"]
+        return found + ([] if tasks == self.tasks else [f"{tasks} tasks in place of {self.tasks}"])
+
+    @property
+    def source(self) -> str:
+        """For the line under the table."""
+        number = self.name.rpartition("/")[2]
+        return f"{self.paper}, Table {number} ({self.about}; {self.backbone_words})"
+
+
+def reference(name: str) -> Reference:
+    """A table by its name: the folder of the paper's presets, and the number."""
+    folder, _, number = name.partition("/")
+    file = PRESETS / folder / f"{REFERENCE}.yaml"
+    if not number or not folder or not file.is_file():
+        raise ConfigError(f"reference = {name!r} names no table of a paper; write it as tobaben2025/A3")
+    found = _tables(file)
+    if number not in found["tables"]:
+        raise ConfigError(f"reference = {name!r}: the paper has no such table here; {nearest(number, found['tables'])}")
+    table = found["tables"][number]
+    return Reference(
+        name=name,
+        paper=found["paper"],
+        backbone=found["backbone"],
+        backbone_words=found["backbone_words"],
+        delta=found["delta"],
+        about=table["about"],
+        tasks=table["tasks"],
+        rows=tuple(_row(row) for row in table["rows"]),
+    )
+
+
+def backbone_of(config: Config) -> str | None:
+    """The pretrained network behind a run's features, wherever it is named; None for none."""
+    named = (
+        getattr(config.data, "features", None),
+        config.learner.options.get("backbone"),
+        config.model.options.get("backbone"),
+    )
+    return next((str(one) for one in named if one is not None), None)
+
+
+def printed(value: tuple[float, float | None] | None) -> str:
+    """As the paper prints it, in %."""
+    if value is None:
+        return "–"
+    mean, std = value
+    return f"{mean:g}%" if std is None else f"{mean:g}% ± {std:g}%"
+
+
+def _adapter(config: Config) -> str | None:
+    """What is trained: FiLM or the last layer of a pretrained network, or a linear layer on its features."""
+    if config.model.network == "pretrained":
+        return str(config.model.options["adapter"])
+    return "last-layer" if config.model.network == "linear" else None
+
+
+def _row(values: dict[str, Any]) -> Printed:
+    forgotten = values["af"]
+    return Printed(
+        learner=values["learner"],
+        adapter=values["adapter"],
+        epsilon=values["epsilon"],
+        aa=(values["aa"][0], values["aa"][1]),
+        af=None if forgotten is None else (forgotten[0], forgotten[1]),
+    )
+
+
+@cache
+def _tables(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return found

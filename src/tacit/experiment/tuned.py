@@ -1,0 +1,48 @@
+"""The section `tuned` of a configuration: how its settings were chosen, and whether that was charged."""
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from tacit.errors import ConfigError
+from tacit.privacy.issue import Tuned, Tuning
+
+How = Literal["none", "public-proxy", "held-tasks", "private", "paper-protocol"]
+ON: dict[How, Tuning] = {
+    "none": "none",
+    "public-proxy": "public data",
+    "held-tasks": "public data",
+    "private": "charged",
+    "paper-protocol": "not accounted",
+}
+"""What the certificate calls it."""
+
+
+class TunedSection(BaseModel):
+    """How the settings were chosen; certificates and metrics repeat it. `tacit tune` writes it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    how: How = "none"
+    """public-proxy: on other data, which is public. held-tasks: on first tasks that are public and never learnt.
+    private: on the data itself, under one charge. paper-protocol: on the data itself, not charged (benchmarks only)."""
+    charged: bool = False
+    about: str = ""
+    """What was tried, on what data: public words."""
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.charged != (self.how == "private"):
+            raise ConfigError(
+                f"tuned.charged = {str(self.charged).lower()} does not fit tuned.how = {self.how!r}: private tuning is "
+                "charged, and no other is; correct one of them"
+            )
+        return self
+
+    def make(self) -> Tuned:
+        """What the certificate says."""
+        return Tuned(on=ON[self.how], about=self.about)
+
+    def plain(self) -> dict[str, Any] | None:
+        """For `metrics.json`: None where nothing was tuned."""
+        return None if self.how == "none" else self.model_dump(mode="json")

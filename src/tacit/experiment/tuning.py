@@ -1,0 +1,153 @@
+"""`tune(config, space, folder)`: settings for a run, chosen in one of three honest ways, or as a paper did.
+
+- public-proxy: Optuna, on public data: another named set in place of the run's own, or the run's own benchmark.
+- held-tasks: Optuna, on the first tasks of the stream (`data.held`), declared public; they are never learnt after.
+- private: on the first task itself, by repeat-and-select under one charge (`private_tuning`).
+- a paper's protocol (`paper_protocol`): on the data that is learnt from, not charged; public benchmarks only.
+
+Guarantee: the configuration that comes back says how it was tuned and whether that was charged, and certificates and
+`metrics.json` of its run repeat it. Private records are read by the private way alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from tacit.data.stream import Stream
+from tacit.errors import ConfigError
+from tacit.experiment import paper_protocol, private_tuning
+from tacit.experiment.config import Config
+from tacit.experiment.events import Stop, Tell
+from tacit.experiment.features import Place
+from tacit.experiment.folder import refuse_full
+from tacit.experiment.loading import plain
+from tacit.experiment.runner import Streams, loaded, nobody, run
+from tacit.experiment.search import SAMPLERS, Found, Sampler, best, save, search, with_settings
+from tacit.experiment.space import Settings, Space
+from tacit.experiment.streams import open_stream
+
+Way = Literal["public-proxy", "held-tasks", "private"]
+Objective = Literal["average", "first"]
+
+
+def tune(
+    config: Config | str | Path | Mapping[str, Any],
+    space: Space | str | Path | Mapping[str, Any] | None,
+    folder: str | Path,
+    *,
+    how: Way = "public-proxy",
+    protocol: Literal["tobaben2025"] | None = None,
+    trials: int = 20,
+    sampler: Sampler = "tpe",
+    objective: Objective = "average",
+    proxy: str | Path | Mapping[str, Any] | None = None,
+    held_are_public: bool = False,
+    ledger: str | Path | None = None,
+    shape: float = 1.0,
+    seed: int = 0,
+    stream: Streams | None = None,
+    tell: Tell | None = None,
+    stop: Stop | None = None,
+) -> Found:
+    """The best settings of the space, written into the folder (`settings.yaml`, `tuned.yaml`).
+
+    `objective`: the average accuracy of a whole run, or of its first task alone. `proxy`: a configuration whose data
+    are used in place of the run's own. `held_are_public`: the owner's word that the held tasks of a private stream are
+    public. `ledger`, `shape`: for the private way, where `trials` is the expected number of trials. `protocol`: in
+    place of all these, what the paper did. `seed`: of the tuner. `stream`: a stream of your own for each seed.
+    """
+    config = config if isinstance(config, Config) else loaded(config)
+    place, told, stop = Path(folder), tell or nobody, stop or Stop()
+    if protocol is not None:
+        if space is not None or how != "public-proxy":
+            raise ConfigError(f"the protocol {protocol} brings its own space and data; leave the others out")
+        refuse_full(place)
+        found = paper_protocol.tobaben2025(config, place, trials=trials, stream=stream, tell=told, stop=stop)
+        save(found, place)
+        return found
+    if space is None:
+        raise ConfigError(
+            "tuning needs a search space: a YAML file such as 'learner.lr: {low: 0.001, high: 1, log: true}'"
+        )
+    known = Space.of(space)
+    if how == "private":
+        return private_tuning.tune_privately(
+            config, known, place, trials=trials, shape=shape, ledger=ledger, stream=stream, tell=told, stop=stop
+        )
+    refuse_full(place)
+    at = Place(device=config.device, tell=told, stop=stop)
+    streams, where = _public(config, how, proxy, held_are_public, stream, at)
+
+    def score(number: int, settings: Settings) -> float:
+        def opened(one: int) -> Stream:
+            return streams(one)[:1] if objective == "first" else streams(one)
+
+        tried = with_settings(config, settings | {"data.held": 0, "tuned": {}})
+        return accuracy(tried, place / "trials" / f"{number + 1:03d}", opened, stop)
+
+    tried = search(known, score, trials=trials, sampler=sampler, seed=seed, tell=told, stop=stop)
+    winner = best(tried)
+    about = f"{known.keys}: {trials} trials of {SAMPLERS[sampler]} search on {where}"
+    # Wherever the settings are used, the tasks that they were tuned on are left out.
+    held = {"data.held": config.data.held} if how == "held-tasks" else {}
+    settings = winner.settings | held | {"tuned.how": how, "tuned.charged": False, "tuned.about": about}
+    found = Found(settings=settings, score=winner.score, tried=tried, config=with_settings(config, settings))
+    save(found, place)
+    return found
+
+
+def accuracy(config: Config, folder: Path, streams: Streams, stop: Stop) -> float:
+    """The mean over seeds of the average accuracy of a run."""
+    found = run(config, folder, stream=streams, processes=1, stop=stop).metrics["average_accuracy"]
+    if found is None:
+        raise ConfigError("the run has no accuracy to tune by; set evaluation.test to public or charged")
+    return float(found["mean"])
+
+
+def _public(
+    config: Config, how: Way, proxy: Any, held_are_public: bool, stream: Streams | None, at: Place
+) -> tuple[Streams, str]:
+    """The streams that are tuned on, all of them public, and what they are called."""
+    if how == "held-tasks":
+        return _held(config, held_are_public, stream, at)
+    data = config.data
+    if proxy is not None:
+        values = proxy if isinstance(proxy, Mapping) else plain(proxy)
+        base = values["base"] if values.get("kind") == "sweep" else values
+        source = loaded(base if isinstance(base, Mapping) else plain(base))
+        data, stream = source.data, None
+
+    def opened(seed: int) -> Stream:
+        return open_stream(data, seed, at) if stream is None else stream(seed)
+
+    info = opened(config.seeds[0]).info
+    if not info.public:
+        raise ConfigError(
+            f"the stream {info.name!r} is private, and this way of tuning reads it without a charge; tune on public "
+            "data by --proxy, on held tasks that are public, or privately"
+        )
+    return opened, f"{info.name} (public" + (", the data of the run itself)" if proxy is None else ")")
+
+
+def _held(config: Config, held_are_public: bool, stream: Streams | None, at: Place) -> tuple[Streams, str]:
+    """The first tasks, which a run leaves out."""
+    held = config.data.held
+    if not held:
+        raise ConfigError("no task is held back for tuning; set data.held, as in --set data.held=3")
+    whole = config.data.model_copy(update={"held": 0})
+
+    def all_tasks(seed: int) -> Stream:
+        return open_stream(whole, seed, at) if stream is None else stream(seed)
+
+    def opened(seed: int) -> Stream:
+        found = all_tasks(seed)[:held]
+        return Stream(replace(found.info, name=f"{found.info.name}-held", public=True), found)
+
+    info = all_tasks(config.seeds[0]).info
+    if not info.public and not held_are_public:
+        raise ConfigError(
+            f"the stream {info.name!r} is private, and tuning reads its first {held} tasks without a charge; say so by "
+            "--held-are-public if they are public, or tune privately"
+        )
+    return opened, f"the first {held} tasks of {info.name}, declared public and not learnt after"

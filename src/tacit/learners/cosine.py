@@ -1,0 +1,68 @@
+"""The cosine classifier of Tobaben et al. 2025 (Algorithm 1): noisy sums of unit features, and no training.
+
+s_o ← s_o + Σ_{x of label o} f(x)/‖f(x)‖ + N(0, σ²I) for every label o of the task's public label space, whether or not
+it occurs, each with noise of its own (Eq. 8; σ is a standard deviation). An input gets the label whose sum it makes the
+smallest angle with (Eq. 9), among the labels of the tasks learnt so far.
+
+Claim: Theorems 4.4 and 4.5. Certified: one unit moves the sums of its task by at most 1 in all (a person's records are
+scaled together), so it loses one Gaussian release a task; over tasks by the declared number of tasks per unit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from tacit.data.stream import StreamInfo, TaskInfo
+from tacit.errors import LearnerError
+from tacit.learners import weights
+from tacit.learners.core import Step
+from tacit.learners.prototypes import Prototypes
+from tacit.privacy.declared import Block
+from tacit.privacy.plan import SumPlan
+from tacit.privacy.vault import Vault
+
+
+@dataclass(kw_only=True, eq=False)
+class CosineClassifier(Prototypes):
+    """A sum for every label, the only thing it keeps. It forgets nothing: sums only grow."""
+
+    reference: ClassVar[str] = "Tobaben et al. 2025, Algorithm 1"
+    certifies: ClassVar[str] = "a record: one Gaussian release of the sums of its own task, once"
+
+    def start(self, stream: StreamInfo) -> None:
+        super().start(stream)
+        self.sums_ = torch.zeros(len(self.labels_), self.features_.width, device=self.device)
+        self.seen_ = torch.zeros(len(self.labels_), dtype=torch.bool, device=self.device)
+
+    def plan(self, task: TaskInfo) -> SumPlan:
+        """The least noise that the budget allows, independent in every task."""
+        return SumPlan.for_budget(self.budget, tasks_per_unit=self.stream_.tasks_per_unit)
+
+    def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
+        self.watch(Step(task=task, step=0, of=1))
+        found = vault.sums(block, self.plan(task), labels=task.labels, through=self.features_)
+        own = self.positions(task.labels).to(self.device)
+        self.sums_.index_add_(0, own, found.to(self.device))
+        self.seen_[own] = True
+        vault.drop(block)
+        self.watch(Step(task=task, step=1, of=1))
+
+    def classifier(self) -> tuple[Tensor, Tensor]:
+        """The directions of the sums: a similarity is a cosine."""
+        return torch.nn.functional.normalize(self.sums_, dim=1), self.seen_
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The sums; of a public backbone its key."""
+        return {"sums": self.sums_.cpu().clone()} | weights.keys(self.features_)
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        weights.check_keys(self.features_, tensors)
+        if "sums" not in tensors or tensors["sums"].shape != self.sums_.shape:
+            raise LearnerError("this release has no sums of these labels and features; give the one of this stream")
+        self.sums_ = tensors["sums"].to(self.device).clone()
+        self.seen_ = torch.zeros_like(self.seen_)
+        for task in self.tasks_:
+            self.seen_ |= self.mask(task).to(self.device)

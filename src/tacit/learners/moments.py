@@ -1,0 +1,140 @@
+"""The moments classifier: noisy sums per (task, label) and a noisy second moment; one pass, no training (tacit's own).
+
+A task releases two things on one budget: Σ of unit features for each label of the stream, and Σφφᵀ. Their noise is
+correlated over the planned tasks (`toeplitz`), so that sums over tasks carry little of it. All that follows is
+post-processing with constants of the noise: which tasks hold a label and what its mean is (`class_means`), then which
+directions to trust (`discriminant`). Nothing is tuned, nothing is forgotten, and the order of tasks hardly matters.
+docs/moments.md has the derivation and what was measured.
+
+Claim: none. Certified: a record loses the two Gaussian releases of its own task, once (a unit of several tasks: the
+correlated series is priced for all of them together).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from dp_accounting.dp_event import DpEvent
+from torch import Tensor
+
+from tacit.data.stream import StreamInfo, TaskInfo
+from tacit.errors import LearnerError
+from tacit.learners import weights
+from tacit.learners.class_means import class_means
+from tacit.learners.core import Step
+from tacit.learners.discriminant import Moment, discriminant
+from tacit.learners.prototypes import Prototypes
+from tacit.privacy import calibrate, toeplitz
+from tacit.privacy.declared import Block
+from tacit.privacy.plan import SumPlan
+from tacit.privacy.vault import Vault
+
+
+@dataclass(kw_only=True, eq=False)
+class MomentsClassifier(Prototypes):
+    """`MomentsClassifier(stream=info, backbone="efficientnet-lite0").partial_fit(images, labels)`: one task."""
+
+    moment_share: float | None = None
+    """Share of the budget (in 1/σ²) for the second moment; the rest is for the sums. None: 0.1 + 0.1·min(1, 1/σ) with
+    the σ of the budget: the less noise, the more of the second moment can be seen."""
+
+    reference: ClassVar[str] = "tacit"
+    claim: ClassVar[str] = "none"
+    certifies: ClassVar[str] = "a record: the sums and the second moment of its own task, together, once"
+
+    def start(self, stream: StreamInfo) -> None:
+        if self.moment_share is not None and not 0 < self.moment_share < 1:
+            raise LearnerError(
+                f"moment_share must be between 0 and 1, got {self.moment_share}; leave it out, or try 0.15"
+            )
+        super().start(stream)
+        self.sums_: list[Tensor] = []
+        self.inside_: list[Tensor] = []
+        """Which labels each task could hold, by its public set."""
+        self.moment_ = torch.zeros(self.features_.width, self.features_.width)
+        self._made: tuple[Tensor, Tensor] | None = None
+
+    def plan(self, task: TaskInfo) -> SumPlan:
+        """Of the sums: the larger part of the budget."""
+        return self._series("class sums", 1 - self._share())
+
+    def moment_plan(self) -> SumPlan:
+        return self._series("second moment", self._share())
+
+    def _share(self) -> float:
+        if self.moment_share is not None:
+            return self.moment_share
+        return 0.1 + 0.1 * min(1.0, 1 / calibrate.gaussian_noise(self.budget))
+
+    def charges(self) -> list[list[DpEvent]]:
+        return [[*one, self.moment_plan().event] for one in super().charges()]
+
+    def claims(self) -> tuple[()]:
+        return ()
+
+    def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
+        self.watch(Step(task=task, step=0, of=1))
+        sums, moment = self.plan(task), self.moment_plan()
+        vault.commit({block: [sums, moment]})
+        self.sums_.append(vault.sums(block, sums, labels=self.labels_, through=self.model_))
+        self.inside_.append(self.mask(task))
+        self.moment_ = self.moment_ + vault.second_moment(block, moment, through=self.model_)
+        vault.drop(block)
+        self._made = None
+        self.watch(Step(task=task, step=1, of=1))
+
+    def classifier(self) -> tuple[Tensor, Tensor]:
+        """Made anew from all that was released, after each task."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def _make(self) -> tuple[Tensor, Tensor]:
+        done, tasks = len(self.sums_), self.stream_.tasks
+        if done == 0:
+            nothing = torch.zeros(len(self.labels_), self.features_.width, device=self.device)
+            return nothing, torch.zeros(len(self.labels_), dtype=torch.bool, device=self.device)
+        sums, moment = self.plan(tasks[0]), self.moment_plan()
+        means = class_means(
+            torch.stack(self.sums_),
+            torch.tensor(toeplitz.mixing(sums.horizon, done, sums.participations)),
+            sums.std,
+            torch.stack(self.inside_),
+        )
+        noise = moment.std * toeplitz.total_noise(moment.horizon, done, moment.participations)
+        records = float(sum(task.size for task in tasks[:done]))
+        found = discriminant(means, Moment(value=self.moment_, std=noise, records=records), self.seed)
+        return found.float().to(self.device), means.present.to(self.device)
+
+    def _series(self, name: str, share: float) -> SumPlan:
+        """Noise correlated over all planned tasks. A stream of one task has nothing to correlate."""
+        horizon = len(self.stream_.tasks)
+        if horizon == 1:
+            return SumPlan.for_budget(self.budget, share=share)
+        times = min(self.stream_.tasks_per_unit, horizon)
+        return SumPlan.for_budget(self.budget, share=share, horizon=horizon, participations=times, series=name)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What was released, and the classifier that follows from it; of a public backbone its key."""
+        made, seen = self.classifier()
+        kept = {f"sums.{number}": one.clone() for number, one in enumerate(self.sums_)}
+        row, column = torch.triu_indices(*self.moment_.shape)
+        kept |= {"moment": self.moment_[row, column], "weights": made.cpu(), "seen": seen.cpu()}
+        kept |= {"inside": torch.stack(self.inside_)} if self.inside_ else {}
+        return kept | weights.keys(self.model_)
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        weights.check_keys(self.model_, tensors)
+        width, labels = self.features_.width, len(self.labels_)
+        self.sums_ = list(weights.under(tensors, "sums.").values())
+        fits = all(one.shape == (labels, width) for one in self.sums_) and len(self.sums_) == len(self.tasks_)
+        if not fits or "moment" not in tensors or len(tensors["moment"]) != math.comb(width + 1, 2):
+            raise LearnerError("this release has no moments of these labels and features; give the one of this stream")
+        self.sums_ = [tensors[f"sums.{number}"].clone() for number in range(len(self.tasks_))]
+        self.inside_ = list(tensors["inside"]) if self.sums_ else []
+        row, column = torch.triu_indices(width, width)
+        self.moment_ = torch.zeros(width, width)
+        self.moment_[row, column] = self.moment_[column, row] = tensors["moment"]
+        self._made = (tensors["weights"].to(self.device), tensors["seen"].to(self.device))

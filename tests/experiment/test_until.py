@@ -1,0 +1,290 @@
+"""A month at a time: a file that grows between calls, one ledger, and the releases of a run in one go."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from blobs import killed_at, make_config
+from typer.testing import CliRunner, Result
+
+from tacit.cli import app
+from tacit.errors import ConfigError
+from tacit.experiment.config import Config
+from tacit.experiment.events import Said
+from tacit.experiment.runner import run
+from tacit.experiment.summary import Summary
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.grant import Grant
+from tacit.privacy.ledger import Ledger
+
+MONTHS = ("2026-01", "2026-02", "2026-03")
+HEADER = "patient,visit,month,age,pulse,diagnosis\n"
+
+
+def rows(month: str) -> str:
+    """Eighty patients; half of them come again in the next month."""
+    number = int(month[-2:])
+    rng = np.random.default_rng(number)
+    ill = rng.integers(0, 2, 80)
+    age, pulse = rng.uniform(20, 90, 80), 60 + 50 * ill + rng.uniform(-9, 9, 80)
+    return "".join(
+        f"{40 * number + n},{month}/{n},{month},{age[n]:.1f},{pulse[n]:.1f},{('well', 'sick')[ill[n]]}\n"
+        for n in range(80)
+    )
+
+
+def declare(folder: Path, **changes: Any) -> Path:
+    """A declaration of three months, and a table that has none of them yet."""
+    facts: dict[str, Any] = {
+        "name": "visits", "files": {"train": "visits.csv"},
+        "columns": {"label": "diagnosis", "task": "month", "person": "patient"},
+        "features": ["age", "pulse"], "scaling": {"age": [0, 100], "pulse": [30, 200]}, "labels": ["well", "sick"],
+        "tasks": [{"name": month, "size": 80} for month in MONTHS], "unit": "person", "tasks_per_unit": 2,
+    }  # fmt: skip
+    folder.mkdir(exist_ok=True)
+    (folder / "visits.csv").write_text(HEADER)
+    (folder / "visits.yaml").write_text(yaml.safe_dump(facts | changes))
+    return folder / "visits.yaml"
+
+
+def grow(declared: Path, *months: str) -> None:
+    with declared.with_name("visits.csv").open("a") as file:
+        file.writelines(rows(month) for month in months)
+
+
+def config_of(declared: Path, method: str, **changes: Any) -> Config:
+    learner = {"method": method, "steps": 6, "batch": 20, "lr": 0.5}
+    return make_config(data={"source": str(declared), "scenario": "declared"}, learner=learner, **changes)
+
+
+def ends(folder: Path) -> dict[str, bytes]:
+    """All that two runs must agree on."""
+    found = {name: (folder / name).read_bytes() for name in ("metrics.json", "accuracy.csv")}
+    return found | {path.parent.name: path.read_bytes() for path in folder.rglob("model.safetensors")}
+
+
+def in_one_go(folder: Path, method: str) -> dict[str, bytes]:
+    declared = declare(folder, public=True)
+    grow(declared, *MONTHS)
+    run(config_of(declared, method), folder / "r")
+    return ends(folder / "r")
+
+
+@pytest.mark.parametrize(("method", "keeps"), [("DPCL", True), ("DPER", False), ("RoutedExperts", False)])
+def test_months_give_the_releases_of_one_run(method: str, keeps: bool, tmp_path: Path) -> None:
+    """Also where the table has forgotten earlier months by then: memory and test records come from the store."""
+    declared = declare(tmp_path / "monthly", public=True)
+    config, folder = config_of(declared, method), tmp_path / "r"
+    for number, month in enumerate(MONTHS):
+        if not keeps:
+            declared.with_name("visits.csv").write_text(HEADER)
+        grow(declared, month)
+        found = run(config, folder, until=month, resume=number > 0)
+        assert (found.tasks, found.left) == (MONTHS[: number + 1], MONTHS[number + 1 :])
+        assert found.metrics["tasks"] == len(found.last_row) == number + 1
+        assert (folder / "metrics.json").exists() == (month == MONTHS[-1])
+        after = {line.split(",")[1] for line in (folder / "accuracy.csv").read_text().splitlines()[1:]}
+        assert after == {str(done + 1) for done in range(number + 1)}
+    assert ends(folder) == in_one_go(tmp_path / "whole", method)
+    assert not list(folder.rglob("private"))
+
+
+def test_a_kill_in_a_later_month_changes_nothing(tmp_path: Path) -> None:
+    declared = declare(tmp_path / "monthly", public=True)
+    config, folder = config_of(declared, "DPER"), tmp_path / "r"
+    grow(declared, *MONTHS[:2])
+    run(config, folder, until=MONTHS[0])
+    work = lambda: run(config, folder, until=MONTHS[1], resume=True)  # noqa: E731
+    killed_at(Grant, "gradient", 3, before=False, work=work)
+    work()
+    grow(declared, MONTHS[2])
+    assert run(config, folder, resume=True).left == ()
+    assert ends(folder) == in_one_go(tmp_path / "whole", "DPER")
+
+
+def charged(ledger: Path) -> list[tuple[int, str, str, tuple[str, ...]]]:
+    """Every grant: its number, kind and state, and the months that it read."""
+    with Ledger(ledger) as book:
+        book.verify()
+        statement = book.statement(1)
+        assert statement.epsilon <= 2.0
+        months = {block.row.id: block.row.task for block in statement.blocks}
+        return [
+            (grant.id, grant.kind, grant.state, tuple(sorted({months[block] for block, _ in grant.reads})))
+            for grant in statement.grants
+        ]
+
+
+def test_every_month_is_charged_once_and_certified(tmp_path: Path) -> None:
+    declared, ledger = declare(tmp_path), tmp_path / "visits.ledger"
+    config, folder = config_of(declared, "DPER", repeatable_noise=False), tmp_path / "r"
+    before: list[Any] = []
+    for number, month in enumerate(MONTHS):
+        grow(declared, month)
+        found = run(config, folder, ledger=None if number else ledger, until=month, resume=number > 0)
+        now = charged(ledger)
+        assert now[: len(before)] == before  # what was charged is left alone
+        fresh, before = now[len(before) :], now
+        gradients = [months for _, kind, _, months in fresh if kind == "gradient"]
+        assert gradients == [MONTHS[: number + 1]]  # the month, and the memory of all earlier ones in the same draw
+        assert {state for _, _, state, _ in fresh} == {"RELEASED"}
+        release = folder / "seeds" / "seed-0" / "releases" / f"{number + 1:02d}-{month}"
+        assert found.certificate == release / "certificate.json"
+        certificate = Certificate.load(found.certificate)
+        assert certificate.epsilon is not None and certificate.epsilon <= 2.0
+        assert certificate.epsilon == found.metrics["epsilon_certified"]["per_record"]
+    assert json.loads((folder / "metrics.json").read_text())["tasks"] == 3
+
+
+def begun(folder: Path) -> tuple[Config, Path]:
+    """A private run that has learnt two months of three."""
+    declared = declare(folder)
+    grow(declared, *MONTHS[:2])
+    config = config_of(declared, "NaiveDPSGD", repeatable_noise=False)
+    run(config, folder / "r", ledger=folder / "visits.ledger", until=MONTHS[1])
+    return config, folder / "r"
+
+
+def everything(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_is_learnt_already_is_said_and_nothing_changes(tmp_path: Path) -> None:
+    config, folder = begun(tmp_path)
+    before = everything(tmp_path)
+    for month in MONTHS[:2]:
+        heard: list[Said] = []
+        found: Summary = run(config, folder, until=month, resume=True, tell=heard.append)
+        assert [said.name for said in heard] == [f"{month} is learnt already; nothing was read, learnt or charged"]
+        assert found.tasks == MONTHS[:2] and found.left == MONTHS[2:]
+    assert everything(tmp_path) == before
+
+
+def test_wrong_calls_are_one_sentence_and_change_nothing(tmp_path: Path) -> None:
+    config, folder = begun(tmp_path)
+    before = everything(tmp_path)
+    with pytest.raises(ConfigError, match=r"'visits' has no task '2026-3' to learn up to; did you mean 2026-03"):
+        run(config, folder, until="2026-3", resume=True)
+    with pytest.raises(ConfigError, match="holds a run already; go on with it by --resume"):
+        run(config, folder, until=MONTHS[2], ledger=tmp_path / "visits.ledger")
+    with pytest.raises(
+        ConfigError, match=r"the ledger of .* is not at .*other.ledger; say by --ledger where it is now"
+    ):
+        run(config, folder, until=MONTHS[2], ledger=tmp_path / "other.ledger", resume=True)
+    assert everything(tmp_path) == before
+    with Ledger(tmp_path / "other.ledger"):
+        pass
+    with pytest.raises(ConfigError, match=r"other.ledger is not the ledger that .* was begun with"):
+        run(config, folder, until=MONTHS[2], ledger=tmp_path / "other.ledger", resume=True)
+    with pytest.raises(ConfigError, match="has no task 'may' to learn up to"):
+        run(config, tmp_path / "new", until="may", ledger=tmp_path / "visits.ledger")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tasks": [{"name": month, "size": 90} for month in MONTHS]},
+        {"columns": {"label": "diagnosis", "task": "month", "person": "visit"}},
+        {"files": {"train": "visits.csv", "decimal": ","}},
+        {"features": ["pulse", "age"]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_facts_that_were_planned_with_stay(change: dict[str, Any], tmp_path: Path) -> None:
+    """Also those that are in no plan: another person column would make other people of the same ones."""
+    config, folder = begun(tmp_path)
+    grow(declare(tmp_path, **change), *MONTHS)
+    with pytest.raises(
+        ConfigError, match=r"declared facts of 'visits' .* are not those that '2026-02' was learnt with"
+    ):
+        run(config, folder, resume=True)
+
+
+def test_files_may_move_between_months(tmp_path: Path) -> None:
+    config, folder = begun(tmp_path)
+    grow(declare(tmp_path, files={"train": "moved.csv"}), *MONTHS)
+    (tmp_path / "visits.csv").rename(tmp_path / "moved.csv")
+    assert run(config, folder, resume=True).left == ()
+
+
+@pytest.mark.parametrize(
+    ("method", "sizes", "recurs"),
+    [("DPER", (80, 80, 80), 3), ("NaiveDPSGD", (80, 70, 60), 3), ("DPCL", (80, 70, 60), 2)],
+)
+def test_what_a_patient_may_meet_in_several_months_fits(
+    method: str, sizes: tuple[int, ...], recurs: int, tmp_path: Path
+) -> None:
+    """Trained on in one month, remembered or asked about in another: too many mixtures to price each."""
+    declared = declare(
+        tmp_path, tasks_per_unit=recurs,
+        tasks=[{"name": month, "size": size} for month, size in zip(MONTHS, sizes, strict=True)],
+    )  # fmt: skip
+    grow(declared, *MONTHS)
+    config = config_of(declared, method, repeatable_noise=False, evaluation={"test": "charged"})
+    found = run(config, tmp_path / "r", ledger=tmp_path / "visits.ledger")
+    assert 1.5 < found.metrics["epsilon_certified"]["per_record"] <= 2.0
+
+
+def test_private_data_that_cannot_be_deleted_is_said(tmp_path: Path) -> None:
+    config, folder = begun(tmp_path)
+    private = folder / "seeds" / "seed-0" / "private"
+    private.rename(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "note").write_text("x")
+    private.symlink_to(tmp_path / "elsewhere")
+    grow(declare(tmp_path), *MONTHS)
+    with pytest.raises(ConfigError, match="still holds private data, since it is a link or cannot be written to"):
+        run(config, folder, resume=True)
+    private.unlink()
+    assert run(config, folder, resume=True).left == ()
+
+
+def tacit(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_the_command_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TACIT_LEDGER", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    declared = declare(tmp_path)
+    grow(declared, MONTHS[0])
+    short = ["--set", "learner.steps=5", "--set", "threads=1", "--out", "r"]
+    found = tacit("run", "visits.yaml", "--ledger", "visits.ledger", *short, "--until", MONTHS[0])
+    assert found.exit_code == 0, found.output
+    assert "1 of 3 tasks" in found.stdout and "ε certified" in found.stdout
+    *_, last = found.stdout.splitlines()
+    assert last == (
+        "learnt up to 2026-01; when the data of 2026-02 are there: tacit run r --resume --until 2026-02, or without "
+        "--until for all that are left"
+    )
+    grow(declared, MONTHS[1])
+    again = tacit("run", "r", "--resume", "--until", MONTHS[1], "--json", "--quiet")
+    assert again.exit_code == 0 and json.loads(again.stdout)["left"] == [MONTHS[2]]
+    grow(declared, MONTHS[2])
+    whole = tacit("run", "r", "--resume")
+    assert whole.exit_code == 0 and "3 tasks" in whole.stdout and "learnt up to" not in whole.stdout
+    wrong = tacit("run", "quickstart", "--until", "permutation-2")
+    assert wrong.exit_code == 1 and "--until permutation-2 is for a single run" in wrong.stderr
+
+
+def test_seeds_in_processes_of_their_own_and_benchmarks(tmp_path: Path) -> None:
+    config = make_config(
+        data={"source": "digits", "scenario": "permuted", "tasks": 3, "limit": 100},
+        learner={"method": "NaiveDPSGD", "steps": 6, "batch": 20}, seeds=2,
+    )  # fmt: skip
+    heard: list[Said] = []
+    found = run(config, tmp_path / "r", processes=2, until="permutation-2", tell=heard.append)
+    assert found.left == ("permutation-3",) and found.metrics["average_accuracy"]["std"] is not None
+    assert {(said.seed, said.task, said.tasks) for said in heard if said.kind == "task"} == {
+        (seed, task, 2) for seed in (0, 1) for task in (0, 1)
+    }
+    assert not (tmp_path / "r" / "metrics.json").exists()
+    run(config, tmp_path / "r", processes=1, resume=True)
+    run(config, tmp_path / "whole", processes=1)
+    assert ends(tmp_path / "r") == ends(tmp_path / "whole")
+    with pytest.raises(ConfigError, match="has no task 'permutation-4' to learn up to; did you mean permutation-3"):
+        run(config, tmp_path / "new", until="permutation-4")

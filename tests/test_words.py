@@ -1,0 +1,20 @@
+"""A wrong name is answered with the nearest valid ones, in the same words everywhere."""
+
+from pathlib import Path
+
+import tacit
+from tacit.words import close, nearest
+
+
+def test_the_nearest_names_or_all_of_them() -> None:
+    assert nearest("stpes", ["steps", "batch"]) == "did you mean steps?"
+    assert nearest("zzz", ["steps", "batch"]) == "did you mean steps, batch?"
+    assert nearest("label", ["labels"], ["columns.label"]) == "did you mean columns.label, labels?"
+    assert nearest("zzz", ["labels"], ["columns.label"]) == "did you mean columns.label?"
+    assert nearest("zzz", iter(())) == "there is none"
+    assert close("shwo", iter(["show", "sign"])) == ["show"] and close("zzz", ["show"]) == []
+
+
+def test_they_have_one_home() -> None:
+    root = Path(tacit.__file__).parent
+    assert [path.name for path in root.rglob("*.py") if "difflib" in path.read_text()] == ["words.py"]
