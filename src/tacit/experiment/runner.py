@@ -198,22 +198,25 @@ def point_to(ledger: Path, place: RunFolder) -> None:
         write_json(place.path / "ledger.json", {"kind": "kept", "path": str(ledger)})
     elif not ledger.exists():
         raise ConfigError(f"the ledger of {place.path} is not at {ledger}; say by --ledger where it is now")
-    elif _kept(ledger)["id"] != begun["id"]:
+    else:
+        _check_begun(ledger, begun, place)
+    write_json(place.path / "ledger.json", _kept(ledger))
+
+
+def _check_begun(ledger: Path, begun: Mapping[str, Any], place: RunFolder) -> None:
+    """Refuse a ledger that is not the run's own, or an older copy of it."""
+    with Ledger(ledger) as book:
+        own, known = book.id == begun["id"], book.contains(Head(**begun["head"]))
+    if not own:
         raise ConfigError(
             f"{ledger} is not the ledger that {place.path} was begun with ({begun['path']}); go on with that one, it "
             "knows what was charged"
         )
-    elif not _knows(ledger, begun["head"]):
+    if not known:
         raise ConfigError(
             f"{ledger} is older than {place.path}: it lacks charges that this run made; restore the newest copy of the "
             "ledger, its .keys and its .anchor"
         )
-    write_json(place.path / "ledger.json", _kept(ledger))
-
-
-def _knows(ledger: Path, head: Mapping[str, Any]) -> bool:
-    with Ledger(ledger) as book:
-        return book.contains(Head(seq=head["seq"], hash=head["hash"]))
 
 
 def _charged_to(config: Config, info: StreamInfo, ledger: Path) -> str:

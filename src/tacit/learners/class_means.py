@@ -54,8 +54,7 @@ def class_means(sums: Tensor, mixing: Tensor, std: float, support: Tensor | None
     along = torch.einsum("kpi,kij,kpj->kp", shapes, gram, shapes)
     reachable = shapes.norm(dim=2) > 0
     nothing, by_shape, strength = _posterior(along, reachable, price, width)
-    u = torch.einsum("kp,kpi->ki", by_shape, shapes)
-    u = u / u.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    u = _unit(torch.einsum("kp,kpi->ki", by_shape, shapes))
     theta = (1 - nothing) * strength
     clear = theta >= CLEAR * math.sqrt(2 / width)
     found = clear | ((theta >= FAINT * theta.max()) & (theta > WEAKEST))

@@ -4,8 +4,8 @@ Scores are m_oᵀAx/√(m_oᵀAm_o) with A = (G₊ + λI)⁻¹: the cosine in th
 eigenvalues clipped at 0. λ → ∞ is the cosine classifier, λ → 0 linear discriminant analysis. λ = c · (edge of the
 spectrum of the noise in G), and c is found without data: fresh public noise η·E added to G and −E/η to a copy makes two
 independent noisy versions of the same G (likewise of the means); one gives the classifier, the other its expected
-squared margin over its variance, without bias. Of the c within
-one standard error, or a twentieth, of the best the largest is taken: errors of many labels add up in the largest score.
+squared margin over its variance, without bias. Of the c within one standard error, or a twentieth, of the best the
+largest is taken: errors of many labels add up in the largest score.
 
 Lengths m_oᵀAm_o carry noise of known mean: it is taken off, and what is left is drawn to the mean of all labels by how
 sure it is (normal empirical Bayes). A label that is known worse than most is drawn to the mean of all rows.

@@ -128,11 +128,11 @@ class MomentsClassifier(Prototypes):
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         weights.check_keys(self.model_, tensors)
         width, labels = self.features_.width, len(self.labels_)
-        self.sums_ = list(weights.under(tensors, "sums.").values())
-        fits = all(one.shape == (labels, width) for one in self.sums_) and len(self.sums_) == len(self.tasks_)
+        sums = weights.under(tensors, "sums.")
+        fits = all(one.shape == (labels, width) for one in sums.values()) and len(sums) == len(self.tasks_)
         if not fits or "moment" not in tensors or len(tensors["moment"]) != math.comb(width + 1, 2):
             raise LearnerError("this release has no moments of these labels and features; give the one of this stream")
-        self.sums_ = [tensors[f"sums.{number}"].clone() for number in range(len(self.tasks_))]
+        self.sums_ = [sums[str(number)].clone() for number in range(len(sums))]
         self.inside_ = list(tensors["inside"]) if self.sums_ else []
         row, column = torch.triu_indices(width, width)
         self.moment_ = torch.zeros(width, width)
