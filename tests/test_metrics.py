@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy import stats
 
 from tacit import metrics
 from tacit.errors import PlanError
@@ -115,3 +116,39 @@ def test_the_readings_of_lca_differ_by_their_ends(curves: np.ndarray) -> None:
     z = curves.mean(0)
     both = (11 * metrics.lca_paper(curves) - (z[0] + z[-1]) / 2) / 10
     assert metrics.lca_trapezium(curves) == pytest.approx(both, abs=1e-12)
+
+
+def test_p_values_are_those_of_scipys_paired_test() -> None:
+    rng = np.random.default_rng(0)
+    one, other = rng.uniform(size=9), rng.uniform(size=9)
+    found = metrics.p_curve(one, other)
+    assert len(found) == 8
+    for place, value in enumerate(found):
+        tau = place + 2
+        assert value == pytest.approx(stats.ttest_rel(one[:tau], other[:tau]).pvalue)
+    assert metrics.p_seeds(one, other) == pytest.approx(stats.ttest_rel(one, other).pvalue)
+    assert metrics.p_curve(other, one) == pytest.approx(found)
+
+
+def test_p_values_fall_with_every_task_of_a_difference_that_lasts() -> None:
+    """Why they are no evidence: tasks are not independent samples."""
+    drift = np.cumsum(np.full(20, 0.01)) % 0.02
+    found = metrics.p_curve(0.6 + drift, np.full(20, 0.59))
+    assert found[-1] < 1e-8 and found[-1] < found[4] < found[0]
+
+
+def test_p_values_at_the_edges() -> None:
+    same = [0.5, 0.6, 0.7]
+    assert metrics.p_curve(same, same) == [1.0, 1.0]
+    assert metrics.p_curve([0.5, 0.5], [0.25, 0.25]) == [0.0]
+    assert math.isnan(metrics.p_seeds([0.5], [0.4])) and math.isnan(metrics.p_seeds([0.5, math.nan], [0.4, 0.3]))
+    with pytest.raises(PlanError, match="got 3 and 2"):
+        metrics.p_curve(same, same[:2])
+    with pytest.raises(PlanError, match="got 1 and 1"):
+        metrics.p_curve([0.5], [0.5])
+    with pytest.raises(PlanError, match="the same seeds twice, got 3 and 2"):
+        metrics.p_seeds(same, same[:2])
+
+
+def test_the_average_curve() -> None:
+    assert metrics.average_curve([[0.6, 0.1], [0.8, 0.9]]) == pytest.approx([0.6, 0.85])

@@ -12,15 +12,20 @@ if TYPE_CHECKING:
     from tacit.data.stream import Stream, StreamInfo, Task, TaskInfo
     from tacit.experiment.runner import run
     from tacit.learners.agem import AGEM
+    from tacit.learners.centralised import Centralised
     from tacit.learners.cosine import CosineClassifier
     from tacit.learners.dpagem import DPAGEM
     from tacit.learners.dpcl import DPCL
     from tacit.learners.dper import DPER
+    from tacit.learners.dpl2m import DPL2M
     from tacit.learners.ensemble import PEFTEnsemble
     from tacit.learners.experts import RoutedExperts
     from tacit.learners.joint import Joint
+    from tacit.learners.l2dpml import L2DPML
+    from tacit.learners.lifelong import LifelongDP
     from tacit.learners.moments import MomentsClassifier
     from tacit.learners.naive import NaiveDPSGD
+    from tacit.learners.naive_gaussian import NaiveGaussian
     from tacit.privacy.budget import Adjacency, Budget, Unit
     from tacit.privacy.certificate import Certificate
     from tacit.privacy.declared import Block, Declared, Read
@@ -37,18 +42,23 @@ _HOMES = {
     "Adjacency": "privacy.budget",
     "Block": "privacy.declared",
     "Budget": "privacy.budget",
+    "Centralised": "learners.centralised",
     "Certificate": "privacy.certificate",
     "CosineClassifier": "learners.cosine",
     "DPAGEM": "learners.dpagem",
     "DPCL": "learners.dpcl",
     "DPER": "learners.dper",
+    "DPL2M": "learners.dpl2m",
     "Declared": "privacy.declared",
     "GradientPlan": "privacy.plan",
     "Joint": "learners.joint",
+    "L2DPML": "learners.l2dpml",
     "LabelPlan": "privacy.plan",
     "Ledger": "privacy.ledger",
+    "LifelongDP": "learners.lifelong",
     "MomentsClassifier": "learners.moments",
     "NaiveDPSGD": "learners.naive",
+    "NaiveGaussian": "learners.naive_gaussian",
     "PEFTEnsemble": "learners.ensemble",
     "Policy": "privacy.policy",
     "Read": "privacy.declared",
@@ -67,8 +77,8 @@ __all__ = [  # noqa: RUF022
     "Budget", "Unit", "Adjacency", "GradientPlan", "SumPlan", "LabelPlan", "TuningPlan",
     "Ledger", "Policy", "Vault", "Declared", "Block", "Read", "Certificate",
     "Stream", "StreamInfo", "Task", "TaskInfo",
-    "AGEM", "CosineClassifier", "DPAGEM", "DPCL", "DPER", "Joint", "MomentsClassifier", "NaiveDPSGD", "PEFTEnsemble",
-    "RoutedExperts", "run",
+    "AGEM", "Centralised", "CosineClassifier", "DPAGEM", "DPCL", "DPER", "DPL2M", "Joint", "L2DPML", "LifelongDP",
+    "MomentsClassifier", "NaiveDPSGD", "NaiveGaussian", "PEFTEnsemble", "RoutedExperts", "run",
 ]  # fmt: skip
 
 

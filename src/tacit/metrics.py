@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from tacit.errors import PlanError
 
@@ -75,6 +76,37 @@ def a_auc(accuracies: ArrayLike) -> float:
     return _mean(_accuracies("accuracies", accuracies, 1))
 
 
+def average_curve(a: ArrayLike) -> list[float]:
+    """A_1 … A_T: after each task, the mean over the tasks learnt by then."""
+    matrix = _matrix(a)
+    return [_mean(matrix[t, : t + 1]) for t in range(len(matrix))]
+
+
+def p_curve(a: ArrayLike, b: ArrayLike) -> list[float]:
+    """For each τ = 2 … T, the p value of a two-tailed paired t-test over (A_1 … A_τ) of two runs' average-accuracy
+    curves, as Lai et al. 2022 print it (Section 6, Figs. 5 and 6).
+
+    Not evidence by itself: A_1 … A_τ share tasks and come from one training run, so they are not independent samples,
+    and the p value falls with τ for any difference that lasts. `p_seeds` tests over runs that are independent.
+    """
+    one, other = _accuracies("a curve", a, 1), _accuracies("a curve", b, 1)
+    if len(one) != len(other) or len(one) < 2:
+        raise PlanError(f"two curves over the same two tasks or more are compared, got {len(one)} and {len(other)}")
+    return [_paired(one[:tau] - other[:tau]) for tau in range(2, len(one) + 1)]
+
+
+def p_seeds(a: ArrayLike, b: ArrayLike) -> float:
+    """The p value of a two-tailed t-test over seeds, one number a seed in the same order. NaN for one seed.
+
+    Paired by seed and not Welch's: a seed gives both runs the same permutations, class orders and initial weights, and
+    the differences are free of what these share. Seeds are independent samples; few of them see large effects only.
+    """
+    one, other = _accuracies("one number a seed", a, 1), _accuracies("one number a seed", b, 1)
+    if len(one) != len(other):
+        raise PlanError(f"a test that is paired by seed needs the same seeds twice, got {len(one)} and {len(other)}")
+    return _paired(one - other)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """Mean and sample standard deviation (n − 1) over seeds."""
@@ -134,3 +166,14 @@ def _accuracies(name: str, values: ArrayLike, dimensions: int) -> Array:
 
 def _mean(values: Array) -> float:
     return float(np.mean(values)) if len(values) else math.nan
+
+
+def _paired(differences: Array) -> float:
+    """Two-tailed, of mean 0. Without spread: 1 where nothing differs, 0 where all differ by the same."""
+    n = len(differences)
+    if n < 2 or np.isnan(differences).any():
+        return math.nan
+    mean, spread = float(np.mean(differences)), float(np.std(differences, ddof=1))
+    if spread == 0:
+        return 1.0 if mean == 0 else 0.0
+    return float(2 * special.stdtr(n - 1, -abs(mean) / (spread / math.sqrt(n))))

@@ -58,3 +58,22 @@ def test_a_seed_is_a_task_order_and_all_seeds_are_all_task_orders(toy: Toy) -> N
     assert len({concatenate(sets, seed=seed, order="seed").info.name for seed in range(6)}) == 1
     with pytest.raises(DataError, match="3 data sets have 6 orders, and seed 6 is none of them; use 0 to 5"):
         concatenate(sets, seed=6, order="seed")
+
+
+def test_a_set_may_be_several_tasks(toy: Toy) -> None:
+    """As CIFAR-10 and CIFAR-100 in tens, 11 tasks."""
+    sets = [toy(4, name="one"), toy(6, name="two")]
+    stream = concatenate(sets, parts=[1, 3], seed=2)
+    assert [task.name for task in stream.info.tasks] == ["one", "two-1", "two-2", "two-3"]
+    assert [len(task.labels) for task in stream.info.tasks] == [4, 2, 2, 2] and len(stream.info.labels) == 10
+    dealt = [label for task in stream.info.tasks[1:] for label in task.labels]
+    assert sorted(dealt) == [f"two/{place}" for place in range(6)] and dealt != sorted(dealt)
+    for task in stream:
+        assert task.test is not None
+        assert set(task.records()[1].tolist()) == set(task.test()[1].tolist()) == set(task.info.labels)
+        assert task.info.size == 10 * len(task.info.labels)
+    assert concatenate(sets, parts=[1, 3], seed=3).info != stream.info
+    with pytest.raises(DataError, match="parts has 1 values for 2 data sets"):
+        concatenate(sets, parts=[1])
+    with pytest.raises(DataError, match="one has 4 classes, too few for 5 parts"):
+        concatenate(sets, parts=[5, 1])

@@ -193,3 +193,33 @@ def test_counts_are_whole_numbers(wrong: object, toy: Toy) -> None:
         permuted(toy(), wrong)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="limit must be"):
         single(toy(), limit=wrong)  # type: ignore[arg-type]
+
+
+def test_tasks_of_very_different_size(toy: Toy) -> None:
+    stream = permuted(toy(), 3, limit=[50, 2, 11])
+    assert [task.size for task in stream.info.tasks] == [50, 2, 11]
+    assert [len(task.records()[1]) for task in stream] == [50, 2, 11]
+    with pytest.raises(DataError, match="limit has 2 values and task 3 needs its own; give one for each"):
+        permuted(toy(), 3, limit=[50, 2])
+
+
+def test_the_same_tasks_in_another_order(toy: Toy) -> None:
+    stream = permuted(toy(), 3, limit=[50, 2, 11])
+    other = stream.in_order([2, 0, 1])
+    assert [(task.name, task.number, task.size) for task in other.info.tasks] == [
+        ("permutation-3", 0, 11), ("permutation-1", 1, 50), ("permutation-2", 2, 2)
+    ]  # fmt: skip
+    assert np.array_equal(features(other, 0), features(stream, 2))
+    for wrong in ([0, 1], [0, 0, 1], [1, 2, 3]):
+        with pytest.raises(DataError, match="an order of 3 tasks names each place once"):
+            stream.in_order(wrong)
+
+
+def test_colours_are_permuted_with_the_pixels(toy: Toy) -> None:
+    """Lai et al. 2022: the input pixels and the three colour channels."""
+    data = toy(shape=(3, 4, 4))  # label and number lie in its first channel, everything else is 200
+    places = set()
+    for seed in range(5):
+        x = features(permuted(data, 1, seed=seed), 0) * 255
+        places |= {int(channel) for channel in np.nonzero(x.min(axis=(0, 2, 3)) < 199)[0]}
+    assert places == {0, 1, 2}

@@ -49,11 +49,23 @@ def test_bars_on_a_terminal_and_nothing_when_quiet() -> None:
     assert shown(terminal=True, quiet=True) == ""
 
 
+def test_what_is_not_private_is_red() -> None:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, color_system="standard", width=140, markup=False, highlight=False)
+    with display(console, quiet=False) as tell:
+        tell(Said(kind="step", seed=3, tasks=2, name="june", step=5, of=10, epsilon=math.inf))
+    assert "\x1b[1;31mnot private" in file.getvalue()
+    shown = io.StringIO()
+    bound = {"epsilon_certified": None, "epsilon_certified_reason": "one draw of noise"}
+    table(Console(file=shown, force_terminal=True, color_system="standard", width=160, markup=False), **bound)
+    assert "\x1b[1;31mno finite epsilon is certified: one draw of noise" in shown.getvalue()
+
+
 def figure(mean: float) -> dict[str, Any]:
     return {"mean": mean, "std": 0.01, "per_seed": [mean, mean]}
 
 
-def table(**changes: Any) -> str:
+def table(console: Console | None = None, **changes: Any) -> str:
     metrics = {
         "method": "DPCL", "tasks": 2, "seeds": [0, 1], "task_id": "given", "accuracy": "public test set",
         "average_accuracy": figure(0.5), "forgetting": figure(0.1), "worst_forgetting": figure(0.2),
@@ -69,7 +81,7 @@ def table(**changes: Any) -> str:
         folder=Path("r"), metrics=metrics, tasks=("june", "july"), last_row=(spread, spread), claim="Lemma 2",
         private=True, certificate=Path("r/c.json"),
     )  # fmt: skip
-    show(summary, Console(file=file, width=160, markup=False, highlight=False))
+    show(summary, console or Console(file=file, width=160, markup=False, highlight=False))
     return file.getvalue()
 
 

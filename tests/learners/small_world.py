@@ -70,19 +70,21 @@ PRIVATE: dict[str, tuple[str, dict[str, Any]]] = {
     "DPER": ("DPER", {}),
     "Joint": ("Joint", {"batch": 90}),
     "NaiveDPSGD": ("NaiveDPSGD", {}),
+    "NaiveGaussian": ("NaiveGaussian", {"memory_batch": 8, "epochs": None}),
     "experts": ("RoutedExperts", {"router": "mean"}),
     "experts by prototypes": ("RoutedExperts", {"router": "prototypes"}),
     "experts by scores": ("RoutedExperts", {"router": "scores", "sharpness": 5.0}),
     "low-rank experts": ("RoutedExperts", {"rank": 2}),
     "few experts": ("RoutedExperts", {"most": 2}),
     "cosine": ("CosineClassifier", {}),
+    "lifelong": ("LifelongDP", {"width": 40}),
     "moments": ("MomentsClassifier", {}),
     "ensemble": ("PEFTEnsemble", {"epochs": None, "rule": "sgd"}),
     "ensemble by entropy": ("PEFTEnsemble", {"epochs": None, "rule": "sgd", "aggregate": "entropy"}),
 }
-REPLAY = [name for name, (method, _) in PRIVATE.items() if method in ("DPAGEM", "DPCL", "DPER")]
+REPLAY = [name for name, (method, _) in PRIVATE.items() if method in ("DPAGEM", "DPCL", "DPER", "NaiveGaussian")]
 ALL = {"AGEM": ("AGEM", {"memory_batch": 20}), **PRIVATE}
-STEPLESS = ("AGEM", "CosineClassifier", "MomentsClassifier")
+STEPLESS = ("AGEM", "CosineClassifier", "LifelongDP", "MomentsClassifier")
 """Methods without steps of DP-SGD, whose noise is not given."""
 
 

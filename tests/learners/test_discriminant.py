@@ -6,7 +6,8 @@ from torch import Tensor
 
 from tacit.learners import discriminant as module
 from tacit.learners.class_means import Means
-from tacit.learners.discriminant import Moment, discriminant
+from tacit.learners.discriminant import discriminant
+from tacit.learners.second_moment import Moment, symmetric
 
 LABELS, WIDTH, EACH = 8, 40, 400
 
@@ -26,7 +27,7 @@ def noisy(x: Tensor, y: Tensor, row: float, std: float, seed: int = 1) -> tuple[
     sums = torch.zeros(LABELS, WIDTH).index_add_(0, y, x).double()
     length = sums.norm(dim=1, keepdim=True)
     rows = sums / length + row * torch.randn(LABELS, WIDTH, generator=generator, dtype=torch.float64)
-    moment = x.T @ x + std * module._symmetric(WIDTH, generator)
+    moment = x.T @ x + std * symmetric(WIDTH, generator)
     means = Means(rows=rows, noise=torch.full((LABELS,), row**2).double(), present=torch.ones(LABELS, dtype=torch.bool))
     return means, Moment(value=moment.float(), std=std, records=float(len(x)))
 
@@ -90,7 +91,7 @@ def test_absent_labels_and_few_labels() -> None:
 
 def test_the_public_noise_has_the_law_of_the_vaults() -> None:
     generator = torch.Generator().manual_seed(0)
-    drawn = torch.stack([module._symmetric(20, generator) for _ in range(3000)])
+    drawn = torch.stack([symmetric(20, generator) for _ in range(3000)])
     assert torch.equal(drawn, drawn.transpose(1, 2))
     variance = drawn.var(0)
     assert float(torch.diagonal(variance).mean()) == pytest.approx(1.0, rel=0.05)

@@ -47,7 +47,7 @@ def states(vault: Vault) -> list[str]:
 
 MOMENTS = [
     *(("DPCL union", step) for step in (0, 1, STEPS)),
-    *((name, STEPS - 1) for name in ("DPCL block", "DPAGEM each", "DPER", "Joint", "experts")),
+    *((name, STEPS - 1) for name in ("DPCL block", "DPAGEM each", "DPER", "Joint", "NaiveGaussian", "experts")),
 ]
 
 

@@ -12,6 +12,7 @@ from tacit import Budget, Ledger, Vault
 from tacit.errors import LearnerError, UnsupportedModel
 from tacit.learners.experts import RoutedExperts, shrunk, trained
 from tacit.learners.merging import closest, merged
+from tacit.learners.routing import mixture
 from tacit.models.lowrank import LowRank, adapted
 from tacit.privacy import calibrate, events
 from tacit.privacy.plan import SumPlan
@@ -50,7 +51,11 @@ def test_tasks_that_look_alike_are_averaged(router: str) -> None:
     trust = learner.trust(inputs(0))
     assert float(trust.max()) < 0.5 and float(trust.min()) > 0.2
     answers = torch.stack([learner.answers(inputs(0), number) for number in range(3)])
-    assert torch.allclose(learner.mixture(inputs(0), trust), (trust.T[:, :, None] * answers).sum(0), atol=1e-5)
+    assert torch.allclose(
+        mixture(inputs(0), trust, learner.answers, len(learner.labels_)),
+        (trust.T[:, :, None] * answers).sum(0),
+        atol=1e-5,
+    )
 
 
 def test_noise_alone_points_nowhere() -> None:
@@ -163,7 +168,9 @@ def test_a_thousand_tasks_that_look_alike_are_still_answered() -> None:
     learn(learner, fixed(), [0])
     learner.of_task_ = [0] * 1500
     learner.answers = lambda x, number: torch.full((len(x), 2), 0.5)  # type: ignore[method-assign]
-    assert torch.isfinite(learner.mixture(inputs(0), torch.full((120, 1500), 1 / 1500))).all()
+    assert torch.isfinite(
+        mixture(inputs(0), torch.full((120, 1500), 1 / 1500), learner.answers, len(learner.labels_))
+    ).all()
 
 
 # Low rank.

@@ -23,6 +23,7 @@ PAPER = {  # shape in the paper, classes, number of parameters
     "reduced_resnet18": ((3, 32, 32), 100, 1_109_240),
     "resnet18_lai": ((3, 32, 32), 10, 2_225_610),
     "har_cnn": ((100, 3), 5, 160 + 8_256 + 24_672 + (96 * 12 * 3 * 128 + 128) + (128 * 5 + 5)),
+    "bilstm": ((100, 3), 5, 2 * 4 * 64 * (3 + 64 + 2) + (128 * 128 + 128) + (128 * 5 + 5)),
     "cnn1d": ((100, 3), 5, 512 + 10_304 + 30_816 + (96 * 12 * 128 + 128) + (128 * 5 + 5)),
 }
 SMALL: dict[str, tuple[tuple[int, ...], dict[str, object]]] = {  # the same code, few numbers
@@ -34,6 +35,7 @@ SMALL: dict[str, tuple[tuple[int, ...], dict[str, object]]] = {  # the same code
     "reduced_resnet18": ((2, 25, 32), {"features": [5, 10, 5, 10]}),
     "resnet18_lai": ((2, 17, 16), {"features": [4, 8, 8, 8, 16], "hidden": 8, "groups": 2}),
     "har_cnn": ((17, 3), {"features": [6, 5, 4], "hidden": 8}),
+    "bilstm": ((17, 3), {"features": 4, "hidden": 8}),
     "cnn1d": ((17, 3), {"features": [6, 5, 4], "hidden": 8, "kernel": 3}),
 }
 

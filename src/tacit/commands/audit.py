@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,3 +48,44 @@ def label_space(
         f"bound at {label_audit.CONFIDENCE:.0%}. allowed: by ε = {epsilon:g}, δ = {delta:g}. Evidence, not proof.",
         style="dim",
     )
+
+
+@audit.command("lifelong-reconstruction")
+def lifelong_reconstruction(
+    data: Annotated[str, typer.Option(help="digits, or mnist where TACIT_DATA has it.")] = "digits",
+    epsilon: Annotated[float, typer.Option(help="As L2DP-ML claims it, > 0.")] = 0.5,
+    victim: Annotated[int, typer.Option(help="Which record of the first task is not known to the attacker.")] = 0,
+    picture: Annotated[Path | None, typer.Option("--out", help="A PNG file to draw.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Read a training record and its label off released parameters of L2DP-ML as published (Lai et al. 2022).
+
+    The attacker has the releases, the learning rate and all records but one; the control is an honest noisy sum.
+    """
+    from tacit.experiment import reconstruction
+
+    with sentences():
+        found = reconstruction.audit(data=data, epsilon=epsilon, victim=victim)
+        if picture is not None:
+            from tacit.experiment.reconstruction_figure import draw
+
+            draw(found, picture)
+    if as_json:
+        facts = {k: getattr(found, k) for k in ("data", "claimed", "certified", "reason", "scale", "spread", "label")}
+        rows = [{"release": one.release, "rmse": one.rmse, "label": one.label} for one in found.findings]
+        return out.print_json(json.dumps(facts | {"findings": rows}))
+    table = Table("release", "rmse", f"label (is {found.label})", "", box=None)
+    for one in found.findings:
+        undone = one.rmse < found.spread / 2
+        verdict = Text("RECONSTRUCTED", style="bold red") if undone else Text("not found", style="green")
+        table.add_row(one.release, f"{one.rmse:.3g}", "–" if one.label is None else str(one.label), verdict)
+    out.print(table)
+    out.print(f"claimed: ε = {found.claimed:.3g} for ever, by noise of scale {found.scale:.0f} on every pixel")
+    out.print(f"certified: no finite epsilon: {found.reason}", style="bold red")
+    out.print(
+        f"rmse: of features in [−1, 1], whose standard deviation is {found.spread:.2f}. an honest sum: the noisy sum "
+        f"of the same records at ε = {epsilon:g}, δ = {reconstruction.DELTA:g}, less all records but one.",
+        style="dim",
+    )
+    if picture is not None:
+        out.print(f"picture: {picture}")

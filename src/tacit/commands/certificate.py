@@ -12,6 +12,8 @@ from tacit.commands._shared import Json, out, sentences
 from tacit.errors import CertificateError
 from tacit.words import close
 
+CERTIFIED = "CERTIFIED"
+"""Begins the line with the bound."""
 GIVE = "give a certificate file, or the folder of a run or of a release"
 
 
@@ -42,7 +44,10 @@ def show(
         if not path.exists():
             raise CertificateError(f"there is no file or folder {path}; {GIVE}")
         found = Certificate.load(_last(path) if path.is_dir() else path)
-        out.print(found.to_json() if as_json else str(found))
+        if as_json:
+            return out.print(found.to_json())
+        for line in str(found).splitlines():
+            out.print(line, style="bold red" if line.startswith(CERTIFIED) and found.epsilon is None else None)
 
 
 @certificate.command("sign")

@@ -189,14 +189,24 @@ def named(what: str, sets: list[str], *, alone: bool) -> "Config | Accumulation 
 
     values = plain(what)
     if values.get("kind") != "sweep":
+        _say_left_out(values, sets)
         return load(what, sets)
     return load(values["base"], sets) if alone else _plan(what, [], sets)
+
+
+def _say_left_out(values: dict[str, Any], sets: list[str]) -> None:
+    """A note on the settings that a learner which is set by its name does not have."""
+    from tacit.experiment.loading import left_out, named_learner, parsed
+
+    changes = parsed(sets)
+    if (name := named_learner(changes)) and (without := left_out(values, changes)):
+        err.print(f"{name} has no {', '.join(without)}: left out", style="dim")
 
 
 def _plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
     """The sweep of a file, or the one that the options describe; options of the call count."""
     from tacit.experiment.config import Sweep
-    from tacit.experiment.loading import load, override, parsed, plain, value_of
+    from tacit.experiment.loading import load, named_learner, override, parsed, plain, value_of, with_learner
 
     lines = [one.partition("=") for one in grid]
     for key, equals, _ in lines:
@@ -205,11 +215,15 @@ def _plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
     points = {key: tuple(value_of(f"[{text}]")) for key, _, text in lines}
     values = plain(what)
     if values.get("kind") != "sweep":
+        _say_left_out(values, sets)
         base = override(values, parsed(sets))
         values = {"kind": "sweep", "name": f"{base.get('name', what)}-sweep", "base": base, "grid": points}
     else:
         base = values["base"] if isinstance(values["base"], dict) else plain(values["base"])
         changes = parsed(sets)
+        _say_left_out(base, sets)
+        if name := named_learner(changes):
+            values = with_learner(values, name)
         values["base"] = override(base, changes)
         load(values["base"])  # a wrong key or value is said before the first cell
         said = {key for key, _ in changes}  # what the call says counts more than what the cells say

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.data.cut import cut, generator, limited, nominal, of_labels, stream, whole
+from tacit.data.cut import Limit, cut, generator, limited, nominal, of_labels, stream, whole
 from tacit.data.samples import DataSet, Rows
 from tacit.data.stream import Label, Stream, TaskInfo
 from tacit.errors import DataError
@@ -33,7 +33,7 @@ def iblurry(
     *,
     disjoint: float = 50,
     blurry: float = 10,
-    limit: int | None = None,
+    limit: Limit = None,
 ) -> Stream:
     """i-Blurry-N-M: N = `disjoint` % of the classes are in one task each; of every other class, M = `blurry` % of the
     samples are pooled, shuffled and spread evenly over all tasks, and the rest stay in the class's own task."""
@@ -48,7 +48,7 @@ def siblurry(
     *,
     disjoint: float = 50,
     blurry: float = 10,
-    limit: int | None = None,
+    limit: Limit = None,
 ) -> Stream:
     """Si-Blurry: as many classes are disjoint as N % gives, rounded down to a multiple of the tasks, and likewise the
     blurry ones among the others (classes left over are in no task). Random cut points say how many classes a task has:
@@ -57,7 +57,7 @@ def siblurry(
     return _stream(f"siblurry-{data.name}", data, blur, seed, limit)
 
 
-def mixed(data: DataSet, tasks: int, seed: int = 0, *, limit: int | None = None) -> Stream:
+def mixed(data: DataSet, tasks: int, seed: int = 0, *, limit: Limit = None) -> Stream:
     """Every sample is in a random task: all classes are in all tasks, and no border is left."""
     rng = generator(seed, "mixed")
     shuffled = rng.permutation(len(data.train))
@@ -112,7 +112,7 @@ def siblurry_rows(
     return Blur(rows=rows, disjoint=own, blurry=main)
 
 
-def _stream(name: str, data: DataSet, blur: Blur, seed: int, limit: int | None) -> Stream:
+def _stream(name: str, data: DataSet, blur: Blur, seed: int, limit: Limit) -> Stream:
     soft = np.sort(_joined(blur.blurry))
     whole_stream = np.sort(_joined([*blur.disjoint, soft]))
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from tacit.data.cut import cut, limited, nominal, stream
-from tacit.data.samples import Array, DataSet, Map, Rows
+from tacit.data.cut import Limit, cut, generator, limited, nominal, of_labels, stream, whole
+from tacit.data.samples import Array, DataSet, Map
 from tacit.data.stream import Label, Stream, Task, TaskId, TaskInfo
 from tacit.errors import DataError
 
@@ -19,14 +19,17 @@ def concatenate(
     seed: int = 0,
     *,
     labels: Literal["prefixed", "shared"] = "prefixed",
+    parts: Sequence[int] | None = None,
     order: Literal["given", "seed"] = "given",
     task_id: TaskId = "hidden",
-    limit: int | None = None,
+    limit: Limit = None,
 ) -> Stream:
-    """One task for each data set (5-datasets: SVHN, MNIST, CIFAR-10, notMNIST, Fashion-MNIST).
+    """One task for each data set (5-datasets: SVHN, MNIST, CIFAR-10, notMNIST, Fashion-MNIST), or several.
 
     Images are brought to one `shape` (by default the largest of each side): zeros around, a grey channel repeated.
     `labels`: "prefixed" makes `mnist/3` and `cifar10/3` two classes; "shared" makes equal numbers one class.
+    `parts`: into how many tasks each set is cut, by its classes, dealt in a random order by the seed (`[1, 10]` of
+    CIFAR-10 and CIFAR-100: 11 tasks of 10 classes). None: one of each.
     `order`: "given", or "seed": seed k takes the k-th permutation, so that as many seeds as there are permutations run
     through all task orders (24 of four sets, 120 of five).
     """
@@ -37,16 +40,42 @@ def concatenate(
     target = tuple(shape) if shape is not None else _largest(sets)
     ordered = sets if order == "given" else _permutation(sets, seed)
 
-    def task(number: int, data: DataSet) -> Task:
-        rows = limited(np.arange(len(data.train)), limit, seed, number)
+    counts = dict(zip((data.name for data in sets), _counts(sets, parts), strict=True))
+    cuts = [(data, part) for data in ordered for part in range(counts[data.name])]
+
+    def task(number: int, data: DataSet, part: int) -> Task:
+        count = counts[data.name]
+        places = _dealt(data, count, seed)[part] if count > 1 else list(range(len(data.labels)))
+        known = tuple(data.labels[place] for place in places)
+        rows, test = of_labels(data.train, known), of_labels(data.test, known)
+        assert rows is not None
+        rows = limited(rows, limit, seed, number)
         names = np.asarray([f"{data.name}/{label}" for label in data.labels]) if labels == "prefixed" else None
-        space: tuple[Label, ...] = data.labels if names is None else tuple(names.tolist())
-        info = TaskInfo(name=data.name, number=number, labels=space, size=nominal(rows))
-        test: Rows | None = None if data.test is None else np.arange(len(data.test))
+        space: tuple[Label, ...] = known if names is None else tuple(names[places].tolist())
+        name = data.name if count == 1 else f"{data.name}-{part + 1}"
+        info = TaskInfo(name=name, number=number, labels=space, size=nominal(rows))
         return cut(data, info, rows, test, through=fit(data, target), names=names)
 
     name = "-".join(data.name for data in sets)
-    return stream(name, target, (task(number, data) for number, data in enumerate(ordered)), task_id=task_id)
+    return stream(name, target, (task(number, *one) for number, one in enumerate(cuts)), task_id=task_id)
+
+
+def _counts(sets: Sequence[DataSet], parts: Sequence[int] | None) -> list[int]:
+    """Into how many tasks each set is cut."""
+    if parts is None:
+        return [1] * len(sets)
+    if len(parts) != len(sets):
+        raise DataError(f"parts has {len(parts)} values for {len(sets)} data sets; give one for each")
+    for data, count in zip(sets, parts, strict=True):
+        if whole("each of parts", count) > len(data.labels):
+            raise DataError(f"{data.name} has {len(data.labels)} classes, too few for {count} parts; ask for fewer")
+    return list(parts)
+
+
+def _dealt(data: DataSet, count: int, seed: int) -> list[list[int]]:
+    """The places of each part's classes among those of the set: as many in each, or one more in the first ones."""
+    order = generator(seed, "classes").permutation(len(data.labels))
+    return [part.tolist() for part in np.array_split(order, count)]
 
 
 def _permutation(sets: Sequence[DataSet], seed: int) -> tuple[DataSet, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from tacit.errors import DataError
 
 PERSON_RECORDS = 400
 """Default bound on one person's records in a task."""
+Limit: TypeAlias = int | Sequence[int] | None
+"""So many random records of each task: one number for all, or a list (tasks of very different size). None: all."""
 
 
 def cut(
@@ -77,10 +79,14 @@ def generator(seed: int, *words: int | str) -> np.random.Generator:
     return np.random.default_rng([whole("seed", seed, 0), *numbers])
 
 
-def limited(rows: Rows, limit: int | None, seed: int, number: int) -> Rows:
+def limited(rows: Rows, limit: Limit, seed: int, number: int) -> Rows:
     """All rows, or the first `limit` of them after a shuffle by the seed and the task's number."""
     if limit is None:
         return rows
+    if isinstance(limit, Sequence):
+        if number >= len(limit):
+            raise DataError(f"limit has {len(limit)} values and task {number + 1} needs its own; give one for each")
+        limit = limit[number]
     return generator(seed, "limit", number).permutation(rows)[: whole("limit", limit)]
 
 

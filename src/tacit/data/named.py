@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data import classes, pictures, sensors
+from tacit.data import classes, har, pictures, sensors
 from tacit.data.formats import cache_folder, held_out, idx_file, is_lossy, read_idx, read_images, read_labels
 from tacit.data.samples import DataSet, Samples
 from tacit.errors import DataError
@@ -53,6 +53,8 @@ class Named:
     """Other folders with the same files: where a system package puts them."""
     hub: Hub | None = None
     """None: the files have to be put into the folder by hand."""
+    caveat: str | None = None
+    """What has to be said beside every number that is measured on it."""
 
 
 def data_folder(root: Path | str | None = None) -> Path:
@@ -94,7 +96,7 @@ def caveat(name: str, root: Path | str | None = None) -> str | None:
     """What has to be said beside numbers that were measured on a set as it lies here."""
     folder = find(name, root)
     if folder is None or entry(name).files != PARQUET or not is_lossy(folder / PARQUET[0]):
-        return None
+        return entry(name).caveat
     return f"{name} is here as a lossy JPEG re-encoding: good for comparing methods, not with published numbers"
 
 
@@ -267,6 +269,19 @@ NAMED = {
             open=sensors.hmp,
             folder="hmp",
             files=(sensors.WRIST,),
+        ),
+        Named(
+            name="har",
+            about="activities, wrist accelerometers at 5, 10, 20 and 32 Hz; 15 % of the windows for testing",
+            open=har.har,
+            files=har.FILES,
+            caveat="har's test windows overlap its training windows, as in the paper: har-people tests on other people",
+        ),
+        Named(
+            name="har-people",
+            about="the same, tested on people who are in no training set",
+            open=har.har_people,
+            files=har.FILES,
         ),
     )
 }

@@ -63,6 +63,8 @@ class DataSet:
     """What the labels mean, where it is known."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The values of each column by which the set can be cut into domains."""
+    personal: frozenset[str] = frozenset()
+    """Those columns that have one value in all records of a person."""
     rate: float | None = None
     """Samples a second, for raw sensors."""
 

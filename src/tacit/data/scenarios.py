@@ -1,7 +1,8 @@
 """How a public data set becomes a stream of tasks: pure functions of the set and a seed.
 
 Every task carries its public test set: the test samples of its labels or its domain, mapped as the train records are.
-`limit` takes so many random records a task, for small experiments. `stream[3:]` holds three tasks back for tuning.
+`limit` takes so many random records a task (a list: so many of each), for small or unequal tasks. `stream[3:]` holds
+three tasks back for tuning.
 Blurry borders are in `blurry`, several sets in one stream in `concatenation`.
 """
 
@@ -10,7 +11,7 @@ from itertools import product
 
 import numpy as np
 
-from tacit.data.cut import Units, cut, generator, limited, nominal, of_labels, people, stream, units, whole
+from tacit.data.cut import Limit, Units, cut, generator, limited, nominal, of_labels, people, stream, units, whole
 from tacit.data.samples import Array, DataSet, Map, Rows, Samples
 from tacit.data.sensors import windows
 from tacit.data.stream import Protected, Stream, TaskId, TaskInfo
@@ -24,7 +25,7 @@ def permuted(
     seed: int = 0,
     *,
     records: int | None = None,
-    limit: int | None = None,
+    limit: Limit = None,
     by_image: bool = False,
 ) -> Stream:
     """Each task, the first too, shows all values of every image in an order of its own (Permuted MNIST).
@@ -56,7 +57,7 @@ def split(
     *,
     classes_per_task: int | None = None,
     task_id: TaskId = "given",
-    limit: int | None = None,
+    limit: Limit = None,
     unit: Protected = "record",
     records_per_unit: int | None = None,
 ) -> Stream:
@@ -85,17 +86,24 @@ def domains(
     by: str | Sequence[str],
     seed: int = 0,
     *,
-    limit: int | None = None,
+    order: Sequence[str] | None = None,
+    task_id: TaskId = "hidden",
+    limit: Limit = None,
     unit: Protected = "record",
     records_per_unit: int | None = None,
 ) -> Stream:
     """The same classes in other surroundings: a task for each value of a column (`by="device"`), or for each
-    combination of several (`by=("device", "sensor")`)."""
+    combination of several (`by=("device", "sensor")`).
+
+    `order`: the tasks by name (`["watch-gyro", "phone-accel"]`), those that are wanted; None: all, as the set lists
+    them. A person may be in all tasks that differ in more than what is constant for a person (`DataSet.personal`).
+    """
     columns = (by,) if isinstance(by, str) else tuple(by)
     for column in columns:
         if column not in data.groups:
             raise DataError(f"{data.name} cannot be cut by {column!r}; {nearest(column, data.groups)}")
-    values = list(product(*(data.groups[column] for column in columns)))
+    known = {"-".join(value): value for value in product(*(data.groups[column] for column in columns))}
+    values = list(known.values()) if order is None else _ordered(data, known, order)
     ids = people(data, unit)
 
     def task(number: int) -> tuple[TaskInfo, Rows, Rows | None]:
@@ -107,7 +115,9 @@ def domains(
 
     made = (cut(data, *task(number), ids=ids) for number in range(len(values)))
     name = f"{data.name}-by-{'-'.join(columns)}"
-    return stream(name, data.shape, made, units=units(unit, len(values), records_per_unit))
+    shared = [place for place, column in enumerate(columns) if column not in data.personal]
+    most = len({tuple(value[place] for place in shared) for value in values})
+    return stream(name, data.shape, made, task_id=task_id, units=units(unit, most, records_per_unit))
 
 
 def rates(
@@ -117,7 +127,7 @@ def rates(
     *,
     length: int = 100,
     overlap: float = 0.0,
-    limit: int | None = None,
+    limit: Limit = None,
     unit: Protected = "record",
     records_per_unit: int | None = None,
 ) -> Stream:
@@ -144,7 +154,7 @@ def single(
     data: DataSet,
     seed: int = 0,
     *,
-    limit: int | None = None,
+    limit: Limit = None,
     unit: Protected = "record",
     records_per_unit: int | None = None,
 ) -> Stream:
@@ -166,6 +176,16 @@ def _permutation(order: Rows) -> Map:
 
 def _all(samples: Samples | None) -> Rows | None:
     return None if samples is None else np.arange(len(samples))
+
+
+def _ordered(data: DataSet, known: dict[str, tuple[str, ...]], order: Sequence[str]) -> list[tuple[str, ...]]:
+    """The tasks of these names, each once."""
+    for name in order:
+        if name not in known:
+            raise DataError(f"{data.name} has no task {name!r} to put in order; {nearest(name, known)}")
+    if not order or len(set(order)) != len(order):
+        raise DataError(f"order must name one or more tasks, each once, got {list(order)}")
+    return [known[name] for name in order]
 
 
 def _where(samples: Samples | None, here: dict[str, str]) -> Rows | None:

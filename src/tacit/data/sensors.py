@@ -51,9 +51,9 @@ def wisdm_raw(folder: Path) -> DataSet:
 
     def read(test: bool) -> Samples:
         table = read_table(folder / WATCH)
-        keep = _test_people(_column(table, "subject")) == test
-        x = np.clip(_axes(table, keep) / np.float32(2000), -1, 1)
-        return Samples.of(x, _codes(table, tuple(classes.WISDM))[keep], ids=_column(table, "subject")[keep])
+        keep = held_out_people(column(table, "subject")) == test
+        x = np.clip(axes(table, keep) / np.float32(2000), -1, 1)
+        return Samples.of(x, codes(table, tuple(classes.WISDM))[keep], ids=column(table, "subject")[keep])
 
     return DataSet(
         name="wisdm-raw",
@@ -72,11 +72,11 @@ def hmp(folder: Path) -> DataSet:
 
     def read(test: bool) -> Samples:
         table = read_table(folder / WRIST)
-        recording = _column(table, "recording")
+        recording = column(table, "recording")
         keep = held_out("hmp", HMP_RECORDINGS, HMP_RECORDINGS // 5)[recording] == test
-        x = _axes(table, keep) / np.float32(31.5) - np.float32(1)
+        x = axes(table, keep) / np.float32(31.5) - np.float32(1)
         groups = {"recording": recording[keep]}
-        return Samples.of(x, _codes(table, classes.HMP)[keep], ids=_column(table, "volunteer")[keep], groups=groups)
+        return Samples.of(x, codes(table, classes.HMP)[keep], ids=column(table, "volunteer")[keep], groups=groups)
 
     return DataSet(
         name="hmp",
@@ -102,7 +102,7 @@ def windows(data: DataSet, *, length: int = 100, overlap: float = 0.0, every: in
         raise DataError(
             f"windows need length ≥ 1, every ≥ 1 and an overlap in [0, 1), got {length}, {every} and {overlap}"
         )
-    step = max(1, round(length * (1 - overlap)))
+    step = (stride(length, overlap),) * len(data.labels)
     rate = data.rate / every
     return DataSet(
         name=f"{data.name}-{rate:g}hz" + ("-derived" if every > 1 else ""),
@@ -110,9 +110,14 @@ def windows(data: DataSet, *, length: int = 100, overlap: float = 0.0, every: in
         labels=data.labels,
         classes=data.classes,
         shape=(length, *data.shape),
-        read_train=lambda: _cut(data.train, length, step, every),
-        read_test=None if data.read_test is None else lambda: _cut(_known(data.test), length, step, every),
+        read_train=lambda: cut(data.train, length, step, every),
+        read_test=None if data.read_test is None else lambda: cut(_known(data.test), length, step, every),
     )
+
+
+def stride(length: int, overlap: float) -> int:
+    """How far the next window lies, of which `overlap` repeats this one."""
+    return max(1, round(length * (1 - overlap)))
 
 
 def _known(samples: Samples | None) -> Samples:
@@ -120,32 +125,39 @@ def _known(samples: Samples | None) -> Samples:
     return samples
 
 
-def _cut(samples: Samples, length: int, step: int, every: int) -> Samples:
+def cut(samples: Samples, length: int, strides: Sequence[int], every: int) -> Samples:
+    """Windows of one sample in `every`, each within one label, person and group.
+
+    `strides`: for each label, how many of these samples the next window lies further."""
     columns = [samples.y, *([] if samples.ids is None else [samples.ids]), *samples.groups.values()]
-    changes = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    changes = np.any([one[1:] != one[:-1] for one in columns], axis=0)
     edges = [0, *(np.flatnonzero(changes) + 1).tolist(), len(samples)]
-    starts = [np.arange(first, last - (length - 1) * every, step * every) for first, last in pairwise(edges)]
+    starts = [
+        np.arange(first, last - (length - 1) * every, strides[samples.y[first]] * every)
+        for first, last in pairwise(edges)
+        if first < last
+    ]
     start = np.concatenate([np.zeros(0, dtype=np.int64), *starts])
     inside = np.arange(length) * every
     return Samples(
         read=lambda: samples.x[start[:, None] + inside],
         y=samples.y[start],
         ids=None if samples.ids is None else samples.ids[start],
-        groups={name: column[start] for name, column in samples.groups.items()},
+        groups={name: values[start] for name, values in samples.groups.items()},
     )
 
 
 def _wisdm(path: Path, *, test: bool) -> Samples:
     table = read_table(path)
-    keep = _test_people(_column(table, "subject")) == test
-    sensor = _column(table, "sensor")[keep]
+    keep = held_out_people(column(table, "subject")) == test
+    sensor = column(table, "sensor")[keep]
     names = [name for name in table.column_names if name not in ("device", "sensor", "subject", "activity")]
-    x = np.stack([_column(table, name)[keep] for name in names], axis=1).astype(np.float32)
+    x = np.stack([column(table, name)[keep] for name in names], axis=1).astype(np.float32)
     for kind, scales in SCALES.items():
         x[sensor == kind] /= np.asarray([_scale(name, scales) for name in names], dtype=np.float32)
-    groups = {"device": _column(table, "device")[keep], "sensor": sensor}
-    y = _codes(table, tuple(classes.WISDM))[keep]
-    return Samples.of(np.clip(x, -1, 1), y, ids=_column(table, "subject")[keep], groups=groups)
+    groups = {"device": column(table, "device")[keep], "sensor": sensor}
+    y = codes(table, tuple(classes.WISDM))[keep]
+    return Samples.of(np.clip(x, -1, 1), y, ids=column(table, "subject")[keep], groups=groups)
 
 
 def _scale(name: str, scales: dict[str, float]) -> float:
@@ -153,16 +165,18 @@ def _scale(name: str, scales: dict[str, float]) -> float:
     return scales.get(name, scales.get(name[1:], 1.0))
 
 
-def _test_people(subject: Array) -> NDArray[np.bool_]:
+def held_out_people(subject: Array) -> NDArray[np.bool_]:
+    """Whether a subject of WISDM, by number, is a test person."""
     found: NDArray[np.bool_] = subject % 5 == 4
     return found
 
 
-def _axes(table: Any, keep: NDArray[np.bool_]) -> Floats:
-    return np.stack([_column(table, axis)[keep] for axis in "xyz"], axis=1).astype(np.float32)
+def axes(table: Any, keep: NDArray[np.bool_]) -> Floats:
+    """The three axes, as the file has them."""
+    return np.stack([column(table, axis)[keep] for axis in "xyz"], axis=1).astype(np.float32)
 
 
-def _column(table: Any, name: str) -> Array:
+def column(table: Any, name: str) -> Array:
     """A column as numbers or texts."""
     if name not in table.column_names:
         raise DataError(f"the sensor file has no column {name!r}; delete it and get it again")
@@ -170,11 +184,11 @@ def _column(table: Any, name: str) -> Array:
     return values.astype(str) if values.dtype.kind == "O" else values
 
 
-def _codes(table: Any, names: Sequence[str]) -> NDArray[np.int64]:
+def codes(table: Any, names: Sequence[str]) -> NDArray[np.int64]:
     """The place of each activity among the public ones; −1 for another."""
     places = {name: place for place, name in enumerate(names)}
-    column = table.column("activity").combine_chunks()
-    encoded = column if hasattr(column, "indices") else column.dictionary_encode()
+    names_of = table.column("activity").combine_chunks()
+    encoded = names_of if hasattr(names_of, "indices") else names_of.dictionary_encode()
     table_of = np.asarray([places.get(name, -1) for name in encoded.dictionary.to_pylist()], dtype=np.int64)
     found: NDArray[np.int64] = table_of[encoded.indices.to_numpy()]
     return found

@@ -98,9 +98,16 @@ class Stream(Sequence[Task]):
     def __getitem__(self, place: int | slice) -> "Task | Stream":
         if isinstance(place, int):
             return self._tasks[place]
-        numbered = [
-            replace(task, info=replace(task.info, number=number)) for number, task in enumerate(self._tasks[place])
-        ]
+        return self._of(self._tasks[place])
+
+    def in_order(self, order: Sequence[int]) -> "Stream":
+        """The same tasks, each once, in another order (by place)."""
+        if sorted(order) != list(range(len(self))):
+            raise DataError(f"an order of {len(self)} tasks names each place once, got {list(order)}")
+        return self._of([self._tasks[place] for place in order])
+
+    def _of(self, tasks: Sequence[Task]) -> "Stream":
+        numbered = [replace(task, info=replace(task.info, number=number)) for number, task in enumerate(tasks)]
         return Stream(replace(self.info, tasks=tuple(task.info for task in numbered)), numbered)
 
     def __iter__(self) -> Iterator[Task]:

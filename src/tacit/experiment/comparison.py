@@ -2,6 +2,7 @@
 
 A paper's own numbers stand in columns (or rows) of their own, under its name."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,11 +12,13 @@ from rich.text import Text
 
 from tacit.experiment import summary
 from tacit.experiment.reference import Reference, printed
+from tacit.experiment.significance import CAVEAT
 from tacit.experiment.summary import Summary
 from tacit.experiment.sweep import DONE, Cell
 from tacit.experiment.table import of, share
 
 FEW = 4
+P = "p over tasks / seeds"
 
 
 def show(cells: Sequence[Cell], console: Console, reference: Reference | None = None) -> None:
@@ -39,6 +42,8 @@ def show(cells: Sequence[Cell], console: Console, reference: Reference | None = 
         )
     for caveat in dict.fromkeys(caveat for one in known for caveat in one.metrics.get("caveats", ())):
         console.print(caveat, style="dim")
+    if any(cell.compared for cell in cells):
+        console.print(CAVEAT, style="dim")
     if reference is not None:
         console.print(_source(reference, cells, done), style="dim")
 
@@ -89,6 +94,8 @@ def _beside(
         papers = [_paper(reference, cell) for cell in cells]
         for place, what in enumerate(("average accuracy", "forgetting")):
             table.add_row(f"{reference.title}: {what}", *(one[place] for one in papers))
+    if any(cell.compared for cell in cells):
+        table.add_row(P, *_p(cells))
     table.add_row("ε claimed, per task / in all", *(_claimed(one.metrics) for one in found))
     table.add_row(Text("ε certified", style="bold"), *(_certified(one.metrics) for one in found))
     return table
@@ -97,21 +104,23 @@ def _beside(
 def _lines(
     names: Sequence[str], cells: Sequence[Cell], found: Sequence[Summary | None], reference: Reference | None
 ) -> Table:
+    compared = any(cell.compared for cell in cells)
     table = Table(
         "",
         "average accuracy",
         "forgetting",
+        *([P] if compared else []),
         *([] if reference is None else [f"{reference.title}: accuracy", "forgetting"]),
         "ε claimed, per task / in all",
         "ε certified",
         box=None,
         padding=(0, 2, 0, 0),
     )
-    for name, cell, one in zip(names, cells, found, strict=True):
+    for name, cell, one, p in zip(names, cells, found, _p(cells), strict=True):
         if one is None:
             table.add_row(name, Text(cell.status, style="yellow"))
         else:
-            figures = (of(one.metrics[key]) for key in ("average_accuracy", "forgetting"))
+            figures = [of(one.metrics[key]) for key in ("average_accuracy", "forgetting")] + ([p] if compared else [])
             paper = () if reference is None else _paper(reference, cell)
             table.add_row(name, *figures, *paper, _claimed(one.metrics), _certified(one.metrics))
     return table
@@ -119,6 +128,19 @@ def _lines(
 
 def _at(one: Summary, place: int) -> str:
     return share(one.last_row[place].mean, one.last_row[place].std) if one.last_row else "not measured"
+
+
+def _p(cells: Sequence[Cell]) -> list[str]:
+    """What the comparison with its baseline says of each cell."""
+    origins = {cell.baseline.name for cell in cells if cell.baseline is not None}
+
+    def of_cell(cell: Cell) -> str:
+        found = cell.compared
+        if found is None:
+            return "baseline" if cell.name in origins else "–"
+        return " / ".join("–" if math.isnan(p) else f"{p:.2g}" for p in (found.tasks[-1], found.seeds))
+
+    return [of_cell(cell) for cell in cells]
 
 
 def _claimed(metrics: Mapping[str, Any]) -> str:

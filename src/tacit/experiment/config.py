@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tacit.errors import ConfigError
 from tacit.experiment import settings
@@ -60,6 +60,8 @@ class DataSection(Open):
     """How tasks are made; `declared`: as the declaration says."""
     held: int = Field(default=0, ge=0)
     """So many first tasks are left out (kept for tuning)."""
+    shuffled: bool = False
+    """Tasks come in a random order, by the seed. A learner's lists are in this order, `limit` in that before."""
     features: str | None = None
     """Records become features of a frozen public backbone: its name, the directory or hub id of a ViT, file.py:Class;
     or, for a named set, a file of features (.npy, .npy.xz, .parquet; a row for each record, train then test)."""
@@ -86,13 +88,36 @@ class LearnerSection(Open):
 
     section = "learner"
     method: str = "DPCL"
+    """A name of `tacit.learners`, or the beginning of one; or file.py:Class."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, given: Any) -> Any:
+        """`learner: NAME` is `learner: {method: NAME}`."""
+        return {"method": given} if isinstance(given, str) else given
+
+    @field_validator("method")
+    @classmethod
+    def _whole_name(cls, name: str) -> str:
+        return learner_name(name)
 
     def target(self) -> tuple[str, Callable[..., Any], set[str]]:
-        from tacit.learners import HOMES, find
+        from tacit.learners import find
 
-        if self.method not in HOMES and ":" not in self.method:
-            raise ConfigError(unknown("learner.method", self.method, HOMES, "a learner", name=self.method))
-        return self.method, find(self.method), {"budget", "network", "seed", "device", "stream", "ledger", "store"}
+        name = learner_name(self.method)
+        return name, find(name), {"budget", "network", "seed", "device", "stream", "ledger", "store"}
+
+
+def learner_name(name: str) -> str:
+    """The whole name of a learner: `lifelong` is LifelongDP. One of your own (file.py:Class) stays as it is."""
+    from tacit.learners import HOMES, matching
+
+    meant = [name] if ":" in name else matching(name)
+    if len(meant) > 1:
+        raise ConfigError(f"learner.method = {name!r} may be {' or '.join(meant)}; write more of it")
+    if not meant:
+        raise ConfigError(unknown("learner.method", name, HOMES, "a learner", name=name))
+    return meant[0]
 
 
 class ModelSection(Open):
@@ -223,6 +248,8 @@ class Sweep(Section):
     """Key → values; every combination is a cell."""
     cells: tuple[dict[str, Any], ...] = ()
     """Or the changes of each cell, key → value; with a grid, each of them at every point of it."""
+    baseline: dict[str, Any] | None = None
+    """The values of the cell that the others of its method are compared with, by p values; None: no comparison."""
 
 
 def validated(model: type[M], values: Mapping[str, Any]) -> M:

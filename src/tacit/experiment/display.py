@@ -7,8 +7,11 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.text import Text
 
 from tacit.experiment.events import Said, Tell
+
+NOT_PRIVATE = "not private"
 
 
 @contextmanager
@@ -67,7 +70,7 @@ class Live:
             step=f"step {said.step}/{said.of}",
             speed=f"{speed:.0f} steps/s" if speed else "",
             left=f"{_time((total - done) / speed)} left" if speed else "",
-            epsilon=epsilon_committed(said.epsilon),
+            epsilon=f"[bold red]{NOT_PRIVATE}[/]" if said.epsilon == math.inf else epsilon_committed(said.epsilon),
         )
 
     def _features(self, said: Said) -> None:
@@ -107,7 +110,7 @@ class Pace:
 def epsilon_committed(epsilon: float | None) -> str:
     if epsilon is None:
         return ""
-    return "not private" if math.isinf(epsilon) else f"ε committed {epsilon:.3g}"
+    return NOT_PRIVATE if math.isinf(epsilon) else f"ε committed {epsilon:.3g}"
 
 
 def _line(console: Console, said: Said) -> None:
@@ -120,11 +123,10 @@ def _line(console: Console, said: Said) -> None:
         console.print(f"seed {said.seed}: {said.tasks} tasks{after}")
     elif said.kind == "task":
         accuracy = "" if said.accuracy is None else f", accuracy on tasks so far {said.accuracy:.1%}"
-        epsilon = epsilon_committed(said.epsilon)
-        console.print(
-            f"seed {said.seed}: task {said.task + 1}/{said.tasks} {said.name} released{accuracy}"
-            + (f", {epsilon}" if epsilon else "")
-        )
+        line = Text(f"seed {said.seed}: task {said.task + 1}/{said.tasks} {said.name} released{accuracy}")
+        if epsilon := epsilon_committed(said.epsilon):
+            line.append(", ").append(epsilon, style="bold red" if epsilon == NOT_PRIVATE else "")
+        console.print(line)
 
 
 def _time(seconds: float) -> str:

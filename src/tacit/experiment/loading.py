@@ -2,6 +2,7 @@
 
 `--set key=value` changes one key (dotted) before anything is checked; values are read as YAML. A method, network or
 scenario that is set this way leaves out the settings of the one it replaces that it does not have itself.
+`learner=NAME` sets the method; in a sweep, that of every cell.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from tacit.experiment.config import (
     ModelSection,
     Open,
     Sweep,
+    learner_name,
     validated,
 )
 from tacit.experiment.own import for_declaration
@@ -133,7 +135,8 @@ def value_of(text: str) -> Any:
 
 def override(values: Plain, sets: Sequence[tuple[str, Any]]) -> Plain:
     """The values with some keys set; the given mapping is left as it is."""
-    changed = deepcopy(values)
+    changed = _spelled_out(values)
+    sets = [("learner.method", value) if _names_learner(key, value) else (key, value) for key, value in sets]
     for key, value in sets:
         *path, last = key.split(".")
         at = changed
@@ -149,6 +152,50 @@ def override(values: Plain, sets: Sequence[tuple[str, Any]]) -> Plain:
             known = _known(model, now)
             changed[section] = {k: v for k, v in now.items() if k in known or f"{section}.{k}" in explicit}
     return changed
+
+
+def named_learner(sets: Sequence[tuple[str, Any]]) -> str | None:
+    """The learner that is set by its name alone, if one is."""
+    return next((learner_name(value) for key, value in reversed(sets) if _names_learner(key, value)), None)
+
+
+def left_out(values: Plain, sets: Sequence[tuple[str, Any]]) -> list[str]:
+    """Settings of the learner that another one, set by its name, does not have."""
+    before, now = (each.get("learner", {}) for each in (_spelled_out(values), override(values, sets)))
+    return [key for key in before if key not in now]
+
+
+def with_learner(plan: Plain, name: str) -> Plain:
+    """A sweep with one learner: its own cells if it has any, else all, without what they say of their learners. Cells
+    that become equal are one."""
+    cells: list[Plain] = list(plan.get("cells", ())) or [{}]
+    own = [cell for cell in cells if named_learner([("learner", cell.get("learner.method"))]) == name]
+    bare = [{key: value for key, value in cell.items() if key.split(".")[0] not in _OF_LEARNER} for cell in cells]
+    kept = own or [{"learner.method": name, **cell} for cell in bare]
+    known = {f"learner.{key}" for key in _known(LearnerSection, {"method": name}) - {"method"}}
+    wanted = {key: value for key, value in (plan.get("baseline") or {}).items() if key != "learner.method"}
+    return {
+        **plan,
+        "cells": [cell for place, cell in enumerate(kept) if cell not in kept[:place]],
+        "grid": {k: v for k, v in plan.get("grid", {}).items() if k.split(".")[0] != "learner" or k in known},
+        "baseline": wanted or None,
+    }
+
+
+_OF_LEARNER = ("learner", "tuned")
+"""Sections of a cell that speak of its learner: which one, its settings, and how they were chosen."""
+
+
+def _names_learner(key: str, value: Any) -> bool:
+    return key == "learner" and isinstance(value, str)
+
+
+def _spelled_out(values: Plain) -> Plain:
+    """A copy in which a learner that is a name has become a section."""
+    copied = deepcopy(values)
+    if isinstance(copied.get("learner"), str):
+        copied["learner"] = {"method": copied["learner"]}
+    return copied
 
 
 def _known(model: type[Open], now: Plain) -> set[str]:

@@ -1,10 +1,12 @@
 """A paper's own numbers, to print beside ours: `reference: tobaben2025/A3` in a sweep.
 
 Guarantee: they come from a file that holds them as printed, and are never mixed with what was measured; a cell without
-a row of its own (another method, adapter, ε or δ) has none, and whatever else differs (backbone, tasks) is said.
+a row of its own (another method, adapter, setting, ε or δ) has none, and whatever else differs (backbone, tasks) is
+said.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +16,7 @@ import yaml
 from tacit.errors import ConfigError
 from tacit.experiment.config import Config
 from tacit.experiment.loading import PRESETS, REFERENCE
+from tacit.experiment.settings import MISSING, looked_up
 from tacit.words import nearest
 
 WITHOUT_PRIVACY = 1000.0
@@ -26,9 +29,12 @@ class Printed:
 
     learner: str
     adapter: Literal["film", "last-layer"] | None
-    epsilon: float | None
-    aa: tuple[float, float | None]
+    epsilon: float | Literal["any"] | None
+    """None: without privacy. any: the method has no ε."""
+    aa: tuple[float, float | None] | None
     af: tuple[float, float | None] | None
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """Other values that a run beside it has, by key; any: one that is not null."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,28 +44,35 @@ class Reference:
     name: str
     paper: str
     about: str
-    backbone: str
+    at: str
+    """Where in the paper."""
+    backbone: str | None
+    """None: the paper has none, and that of a run does not matter."""
     backbone_words: str
-    delta: float
+    delta: float | None
+    """None: the paper does not say."""
     tasks: int
     rows: tuple[Printed, ...]
 
     @property
     def title(self) -> str:
         """Over its columns."""
-        return f"paper ({self.backbone_words.partition(',')[0]})"
+        return f"paper ({self.backbone_words.partition(',')[0]})" if self.backbone else "paper"
 
     def beside(self, config: Config) -> Printed | None:
         """The row that a run stands beside."""
-        if config.budget.delta != self.delta:
+        if self.delta not in (None, config.budget.delta):
             return None
         epsilon = None if config.budget.epsilon >= WITHOUT_PRIVACY else config.budget.epsilon
+        values = config.plain()
         return next(
             (
                 row
                 for row in self.rows
-                if (row.learner, row.epsilon) == (config.learner.method, epsilon)
+                if row.learner == config.learner.method
+                and row.epsilon in ("any", epsilon)
                 and row.adapter in (None, _adapter(config))
+                and all(_agrees(looked_up(values, key), value) for key, value in row.where.items())
             ),
             None,
         )
@@ -67,14 +80,13 @@ class Reference:
     def differences(self, config: Config, tasks: int) -> list[str]:
         """What else is not the paper's, in words."""
         ours = backbone_of(config)
-        found = [] if ours == self.backbone else [f"backbone {ours or 'none'}"]
+        found = [] if self.backbone in (None, ours) else [f"backbone {ours or 'none'}"]
         return found + ([] if tasks == self.tasks else [f"{tasks} tasks in place of {self.tasks}"])
 
     @property
     def source(self) -> str:
         """For the line under the table."""
-        number = self.name.rpartition("/")[2]
-        return f"{self.paper}, Table {number} ({self.about}; {self.backbone_words})"
+        return f"{self.paper}, {self.at} ({'; '.join(filter(None, (self.about, self.backbone_words)))})"
 
 
 def reference(name: str) -> Reference:
@@ -90,6 +102,7 @@ def reference(name: str) -> Reference:
     return Reference(
         name=name,
         paper=found["paper"],
+        at=table.get("at", f"Table {number}"),
         backbone=found["backbone"],
         backbone_words=found["backbone_words"],
         delta=found["delta"],
@@ -124,14 +137,21 @@ def _adapter(config: Config) -> str | None:
     return "last-layer" if config.model.network == "linear" else None
 
 
+def _agrees(value: Any, wanted: Any) -> bool:
+    return value not in (None, MISSING) if wanted == "any" else bool(value == wanted)
+
+
 def _row(values: dict[str, Any]) -> Printed:
-    forgotten = values["af"]
+    def spread(pair: list[float | None] | None) -> tuple[float, float | None] | None:
+        return None if pair is None or pair[0] is None else (pair[0], pair[1])
+
     return Printed(
         learner=values["learner"],
-        adapter=values["adapter"],
+        adapter=values.get("adapter"),
         epsilon=values["epsilon"],
-        aa=(values["aa"][0], values["aa"][1]),
-        af=None if forgotten is None else (forgotten[0], forgotten[1]),
+        aa=spread(values["aa"]),
+        af=spread(values["af"]),
+        where=values.get("where", {}),
     )
 
 

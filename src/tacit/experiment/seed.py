@@ -227,6 +227,7 @@ class SeedRun:
         block = self.vault.find(self.stream.info.name, info.name)
         if released:
             self.vault.settle(block)
+        self.learner.saved(self.vault.find(self.stream.info.name, info.name, self._part()), self.vault)
         if not self.stream.info.public:
             self.learner.certify(block, self.vault).save(self._place(info) / "certificate.json")
         self._forget_features(info)

@@ -83,6 +83,18 @@ def choices(hint: Any) -> list[Any]:
     return [one for part in get_args(hint) for one in choices(part)] if _is_union(hint) else []
 
 
+MISSING = object()
+
+
+def looked_up(values: Any, key: str) -> Any:
+    """The value of a dotted key in plain values, or `MISSING`."""
+    for step in key.split("."):
+        if not isinstance(values, Mapping) or step not in values:
+            return MISSING
+        values = values[step]
+    return values
+
+
 def words(hint: Any) -> str:
     """A type, as a person would say it."""
     if allowed := (choices(hint) if not _is_union(hint) else []):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tacit.data.cut import generator
 from tacit.data.stream import Stream
 from tacit.errors import ConfigError
 from tacit.experiment.config import DataSection
@@ -48,7 +49,8 @@ def open_stream(data: DataSection, seed: int, place: "Place | None" = None) -> S
         stream = of_stream(stream, data.features, place or Place())
     if data.held >= len(stream):
         raise ConfigError(f"data.held = {data.held} leaves no task of {len(stream)}; hold back fewer")
-    return stream[data.held :] if data.held else stream
+    stream = stream[data.held :] if data.held else stream
+    return stream.in_order(generator(seed, "order").permutation(len(stream)).tolist()) if data.shuffled else stream
 
 
 def caveats(data: DataSection) -> list[str]:

@@ -202,10 +202,15 @@ def _fwt(logs: Sequence[SeedLog]) -> Figure | None:
     return figure([metrics.forward_transfer(log.matrix, _floats(log.untrained or [])) for log in logs])
 
 
+def average_curves(config: Config, folder: RunFolder) -> list[list[float]]:
+    """Of each seed of a finished run: the average accuracy after each task; none where it was not asked for."""
+    logs = _logs(config, folder)
+    return [metrics.average_curve(log.matrix) for log in logs] if logs[0].end["accuracy_from"] else []
+
+
 def _a_auc(log: SeedLog) -> float:
-    """Over the evaluations that there are: after each task, the mean over the tasks learnt by then."""
-    matrix = log.matrix
-    return metrics.a_auc([float(np.mean(matrix[t, : t + 1])) for t in range(len(matrix))])
+    """Over the evaluations that there are: after each task."""
+    return metrics.a_auc(metrics.average_curve(log.matrix))
 
 
 def _certified(certificates: Sequence[Certificate]) -> tuple[dict[str, Any] | None, str]:

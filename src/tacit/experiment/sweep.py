@@ -8,11 +8,13 @@ import csv
 import hashlib
 import itertools
 import json
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,13 @@ from tacit.experiment.folder import RunFolder
 from tacit.experiment.loading import checked, override, plain
 from tacit.experiment.reference import reference
 from tacit.experiment.runner import available_cores, nobody, run
+from tacit.experiment.significance import Compared, baselines, compare
 from tacit.experiment.streams import open_stream
 
 Changes = dict[str, Any]
 NOT_RUN = "not run"
 DONE = "done"
+NOT_COMPARED = Compared(tasks=(math.nan,), seeds=math.nan)
 FIGURES = ("average_accuracy", "forgetting", "worst_forgetting", "bwt", "fwt", "a_auc")
 
 
@@ -40,6 +44,8 @@ class Cell:
     folder: RunFolder
     status: str = NOT_RUN
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    baseline: "Cell | None" = None
+    """The cell that it is compared with."""
 
     @property
     def name(self) -> str:
@@ -49,6 +55,16 @@ class Cell:
         """Find out whether it was finished before."""
         if self.folder.finished:
             self.status, self.metrics = DONE, json.loads(self.folder.metrics.read_text())
+
+    @property
+    def compared(self) -> Compared | None:
+        """What the comparison with the baseline says, once both are done."""
+        return self._compared if self.baseline and self.status == self.baseline.status == DONE else None
+
+    @cached_property
+    def _compared(self) -> Compared | None:
+        assert self.baseline is not None
+        return compare((self.config, self.folder), (self.baseline.config, self.baseline.folder))
 
 
 def sweep(
@@ -121,7 +137,11 @@ def cells_of(plan: Sweep, folder: Path) -> list[Cell]:
         if name in found:
             raise ConfigError(f"two cells of the sweep change the same: {name}; give each its own values")
         found[name] = Cell(changes=changes, config=config, folder=RunFolder(path=folder / name))
-    return list(found.values())
+    cells = list(found.values())
+    if plan.baseline is not None:
+        for cell, place in zip(cells, baselines([cell.config for cell in cells], plan.baseline), strict=True):
+            cell.baseline = None if place is None else cells[place]
+    return cells
 
 
 def cell_name(changes: Mapping[str, Any]) -> str:
@@ -147,7 +167,8 @@ def write_table(path: Path, cells: Sequence[Cell]) -> None:
     rows = [{**{key: _short(value) for key, value in cell.changes.items()}, **row(cell)} for cell in cells]
     draft = path.with_name(path.name + ".new")
     with draft.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*keys, *row(cells[0])], lineterminator="\n")
+        columns = dict.fromkeys(name for one in rows for name in one if name not in keys)
+        writer = csv.DictWriter(file, [*keys, *columns], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     draft.replace(path)
@@ -171,7 +192,13 @@ def row(cell: Cell) -> dict[str, Any]:
         "epsilon_certified_all_tasks": certified.get("all_tasks"),
         "delta": certified.get("delta"),
         "folder": cell.name,
+        **({} if cell.baseline is None else _against(cell)),
     }
+
+
+def _against(cell: Cell) -> dict[str, Any]:
+    assert cell.baseline is not None
+    return {"baseline": cell.baseline.name, **(cell.compared or NOT_COMPARED).row()}
 
 
 def _run(cell: Cell, ledger: str | Path | None, *, threads: int, apart: bool, stop: Stop, tell: Tell) -> None:

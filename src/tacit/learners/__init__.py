@@ -9,26 +9,47 @@ from tacit.plugins import from_file
 
 HOMES = {
     "AGEM": "agem",
+    "Centralised": "centralised",
     "CosineClassifier": "cosine",
     "DPAGEM": "dpagem",
     "DPCL": "dpcl",
     "DPER": "dper",
+    "DPL2M": "dpl2m",
     "Joint": "joint",
+    "L2DPML": "l2dpml",
+    "LifelongDP": "lifelong",
     "MomentsClassifier": "moments",
     "NaiveDPSGD": "naive",
+    "NaiveGaussian": "naive_gaussian",
     "PEFTEnsemble": "ensemble",
     "RoutedExperts": "experts",
 }
 
 
 def find(name: str) -> type[Learner]:
-    """The method of this name; or one of your own, as `file.py:Class`."""
+    """The method of this name, or a short one; or one of your own, as `file.py:Class`."""
     if ":" in name:
         return _own(name)
-    if name not in HOMES:
-        raise LearnerError(f"there is no learner {name!r}; there are {', '.join(HOMES)}, or your own as file.py:Class")
-    found: type[Learner] = getattr(import_module(f"tacit.learners.{HOMES[name]}"), name)
+    meant = matching(name)
+    if len(meant) != 1:
+        known = ", ".join(meant or HOMES)
+        raise LearnerError(f"there is no learner {name!r}; there are {known}, or your own as file.py:Class")
+    found: type[Learner] = getattr(import_module(f"tacit.learners.{HOMES[meant[0]]}"), meant[0])
     return found
+
+
+def matching(name: str) -> list[str]:
+    """The learners that a name may mean: itself, else all that begin so, or whose file does. Capitals and punctuation
+    do not count: `moments` is MomentsClassifier, `dp-agem` DPAGEM, `experts` RoutedExperts."""
+    short = _letters(name)
+    exact = [one for one in HOMES if _letters(one) == short]
+    if exact or not short:
+        return exact
+    return [one for one, home in HOMES.items() if any(_letters(known).startswith(short) for known in (one, home))]
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def _own(place: str) -> type[Learner]:

@@ -6,7 +6,7 @@ on DP print it. Records are read raw (`Vault.unsafe`), so it needs data declared
 Claim: none. Certified: no finite epsilon.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError
-from tacit.learners.core import Step
+from tacit.learners import passes
 from tacit.learners.gradient import Each, Gradient, at, project
 from tacit.learners.learner import Learner
 from tacit.privacy.declared import Block
@@ -24,12 +24,14 @@ from tacit.privacy.vault import Vault
 
 @dataclass(kw_only=True, eq=False)
 class AGEM(Learner):
-    """One pass over shuffled batches; the memory keeps some records of every class of every task."""
+    """Shuffled batches; the memory keeps some records of every class of every task."""
 
     lr: Each[float] = 0.1
     batch: int = 10
-    steps: int | None = None
-    """Steps a task. None: one pass over its records."""
+    steps: Each[int] | None = None
+    """Of a task: the same for all of them is the balanced A-GEM of Lai et al. 2022."""
+    epochs: Each[float] | None = None
+    """Instead of steps: passes over a task's records. Neither: one pass."""
     memory_per_class: int = 25
     memory_batch: int = 256
     project: Literal["conflict", "always"] = "conflict"
@@ -39,6 +41,9 @@ class AGEM(Learner):
     certifies: ClassVar[str] = "nothing: records are read raw"
 
     def start(self, stream: StreamInfo) -> None:
+        passes.check(self.steps, self.epochs)
+        for task in stream.tasks:  # what is missing for a later task is said before the first
+            passes.steps_in(task, 1, steps=self.steps, epochs=self.epochs)
         super().start(stream)
         self.kept_: list[tuple[Tensor, Tensor]] = []
 
@@ -47,7 +52,8 @@ class AGEM(Learner):
         coins = torch.Generator().manual_seed(self.seed * 1009 + task.number)
         memory = self._memory()
         optimizer = torch.optim.SGD(self.model_.parameters(), lr=at(self.lr, task, "lr"))
-        for rows in self._batches(len(x), task, coins):
+        steps = passes.steps_in(task, -(-len(x) // self.batch), steps=self.steps, epochs=self.epochs)
+        for rows in passes.turns(self.watch, task, passes.fresh(len(x), self.batch, coins), steps):
             g = self._gradient(x[rows], y[rows])
             if memory is not None:
                 pick = torch.randperm(len(memory[0]), generator=coins)[: self.memory_batch]
@@ -57,18 +63,6 @@ class AGEM(Learner):
             optimizer.step()
         self._keep(task, x, y, coins)
         vault.drop(block)
-
-    def _batches(self, n: int, task: TaskInfo, coins: torch.Generator) -> Iterator[Tensor]:
-        steps = self.steps or -(-n // self.batch)
-        order = torch.zeros(0, dtype=torch.long)
-        for step in range(steps):
-            self.watch(Step(task=task, step=step, of=steps))
-            if len(order) < min(self.batch, n):
-                order = torch.randperm(n, generator=coins)
-            rows, order = order[: self.batch], order[self.batch :]
-            if len(rows):
-                yield rows
-        self.watch(Step(task=task, step=steps, of=steps))
 
     def _gradient(self, x: Tensor, y: Tensor) -> Gradient:
         named = dict(self.model_.named_parameters())

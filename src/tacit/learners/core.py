@@ -162,6 +162,10 @@ class Core(ABC):
             tuned=self.tuned_.about,
         )  # fmt: skip
 
+    def saved(self, block: Block, vault: Vault) -> None:
+        """Called once a task's release is kept for good: records that are never read again may go."""
+        return
+
     def public_coins(self) -> str | None:
         """What was drawn by coins that anyone may know, where the bound is conditional on them."""
         return None
@@ -186,13 +190,14 @@ class Core(ABC):
         self.check_device()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            if isinstance(self.network, str):
-                made = models.build(self.network, self.stream_.shape, len(self.labels_))
-            elif isinstance(self.network, nn.Module):
-                made = deepcopy(self.network)
-            else:
-                made = self.network(self.stream_)
+            made = self.network_for(self.stream_)
         return made.to(self.device)
+
+    def network_for(self, info: StreamInfo) -> nn.Module:
+        """The network of the settings, for records as these facts have them."""
+        if isinstance(self.network, str):
+            return models.build(self.network, info.shape, len(info.labels))
+        return deepcopy(self.network) if isinstance(self.network, nn.Module) else self.network(info)
 
     def check_device(self) -> None:
         if self.device.startswith("cuda") and not torch.cuda.is_available():

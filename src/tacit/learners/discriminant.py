@@ -12,39 +12,16 @@ sure it is (normal empirical Bayes). A label that is known worse than most is dr
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from tacit.learners.class_means import Means
+from tacit.learners.second_moment import Moment, eigen, symmetric
 
 GRID = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 25.0, 100.0)
 SPLITS, SPREAD = 4, 0.5
 """How many pairs of noisy copies, and η."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moment:
-    """A noisy Σφφᵀ."""
-
-    value: Tensor
-    """(features, features), float32."""
-    std: float
-    """Of the noise on its diagonal; off it 1/√2 of that."""
-    records: float
-    """Nominal number of units in it."""
-
-    @property
-    def edge(self) -> float:
-        """Largest eigenvalue of the noise (semicircle law)."""
-        return self.std * math.sqrt(2 * len(self.value))
-
-    @property
-    def least(self) -> float:
-        """The smallest λ: what few records leave unknown even without noise."""
-        width = len(self.value)
-        return self.records / width * max(0.01, 0.3 * min(1.0, width / self.records))
 
 
 def discriminant(means: Means, moment: Moment, seed: int) -> Tensor:
@@ -54,7 +31,7 @@ def discriminant(means: Means, moment: Moment, seed: int) -> Tensor:
     if len(here) == 0:
         return out
     rows, noise = means.rows[here], means.noise[here]
-    values, basis = _eigen(moment.value)
+    values, basis = eigen(moment.value)
     rows, left = _steadied(rows, noise, basis, _filter(values, 1.0, moment))
     c = _trust(rows, left, moment, seed)
     sharp = _filter(values, c, moment)
@@ -74,9 +51,9 @@ def _trust(rows: Tensor, noise: Tensor, moment: Moment, seed: int) -> float:
     margins, variances, errors = (torch.empty(SPLITS, len(GRID), dtype=torch.float64) for _ in range(3))
     judged = moment.std * math.sqrt(1 + SPREAD**-2)
     for split in range(SPLITS):
-        e = moment.std * _symmetric(width, generator)
+        e = moment.std * symmetric(width, generator)
         z = std * torch.randn(rows.shape, generator=generator, dtype=torch.float64)
-        values, basis = _eigen(moment.value + SPREAD * e)
+        values, basis = eigen(moment.value + SPREAD * e)
         judge = moment.value - e / SPREAD
         fitted, held = _centred(rows + SPREAD * z) @ basis, _centred(rows - z / SPREAD) @ basis
         for place, c in enumerate(GRID):
@@ -123,18 +100,6 @@ def _lengths(along: Tensor, noise: Tensor, sharp: Tensor) -> Tensor:
     spread = ((excess * sure.square()).sum() / sure.square().sum()).clamp(min=0)  # one wild label says little
     trust = spread / (spread + variance).clamp(min=1e-300)
     return (mean + trust * (square - mean)).clamp(min=0.05 * float(mean)).sqrt()
-
-
-def _eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """In single precision: the noise is far above it, and it takes half the time."""
-    values, basis = torch.linalg.eigh(matrix.float())
-    return values.double(), basis.double()
-
-
-def _symmetric(width: int, generator: torch.Generator) -> Tensor:
-    """Symmetric noise as the vault adds it: variance 1 on the diagonal and ½ off it."""
-    drawn = torch.randn(width, width, generator=generator).triu()
-    return (drawn + drawn.T) / math.sqrt(2) - torch.diag(torch.diagonal(drawn)) * (math.sqrt(2) - 1)
 
 
 def _centred(rows: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from tacit.learners.apart import Apart
 from tacit.learners.features import UnitNorm
 from tacit.learners.gradient import Each, rounded_up
 from tacit.learners.merging import closest, merged
+from tacit.learners.routing import mixture
 from tacit.learners.weights import State, trained
 from tacit.models.lowrank import adapted
 from tacit.privacy import calibrate, events
@@ -122,7 +123,7 @@ class RoutedExperts(Apart):
             trust = own.to(rows).expand(len(rows), -1)
         else:
             trust = self.trust(rows)
-        found = self.mixture(rows, trust).log()
+        found = mixture(rows, trust, self.answers, len(self.labels_)).log()
         return found if task is None else found.masked_fill(~self.mask(task).to(found.device), -torch.inf)
 
     def trust(self, x: Tensor) -> Tensor:
@@ -134,17 +135,6 @@ class RoutedExperts(Apart):
         means = [shrunk(one, self.look().std) for one in self.sums_]
         alike = [(unit @ one.to(unit).T).amax(1) for one in means]
         return (self.sharpness * torch.stack(alike, 1)).softmax(1)
-
-    def mixture(self, x: Tensor, trust: Tensor) -> Tensor:
-        """Σ over tasks of trust · the expert's probabilities; an expert that hardly counts for a row is not asked."""
-        out = torch.zeros(len(x), len(self.labels_), device=x.device)
-        kept = torch.where(trust >= trust.amax(1, keepdim=True).clamp(max=1e-3), trust, 0)
-        kept = kept / kept.sum(1, keepdim=True)
-        for number in range(trust.shape[1]):
-            rows = kept[:, number].nonzero().squeeze(1)
-            if len(rows):
-                out[rows] += kept[rows, number, None] * self.answers(x[rows], number)
-        return out
 
     def answers(self, x: Tensor, number: int) -> Tensor:
         """The probabilities of a task's expert, over the task's labels."""

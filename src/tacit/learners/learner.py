@@ -52,7 +52,9 @@ class Learner(Core):
             found, said = np.shape(X)[1:], self.stream_.shape
             raise LearnerError(f"records have the shape {found}, and {said} was declared; reshape them, or declare it")
         source = (X, y) if ids is None else (X, y, ids)
-        self.learn(planned[done], admit(vault, source, self.stream_, planned[done], self.budget), vault)
+        block = admit(vault, source, self.stream_, planned[done], self.budget)
+        self.learn(planned[done], block, vault)
+        self.saved(block, vault)
         return self
 
     def predict(self, X: Any, task: TaskInfo | None = None) -> NDArray[Any]:

@@ -24,8 +24,9 @@ from tacit.errors import LearnerError
 from tacit.learners import weights
 from tacit.learners.class_means import class_means
 from tacit.learners.core import Step
-from tacit.learners.discriminant import Moment, discriminant
+from tacit.learners.discriminant import discriminant
 from tacit.learners.prototypes import Prototypes
+from tacit.learners.second_moment import Moment, packed, unpacked
 from tacit.privacy import calibrate, toeplitz
 from tacit.privacy.declared import Block
 from tacit.privacy.plan import SumPlan
@@ -120,8 +121,7 @@ class MomentsClassifier(Prototypes):
         """What was released, and the classifier that follows from it; of a public backbone its key."""
         made, seen = self.classifier()
         kept = {f"sums.{number}": one.clone() for number, one in enumerate(self.sums_)}
-        row, column = torch.triu_indices(*self.moment_.shape)
-        kept |= {"moment": self.moment_[row, column], "weights": made.cpu(), "seen": seen.cpu()}
+        kept |= {"moment": packed(self.moment_), "weights": made.cpu(), "seen": seen.cpu()}
         kept |= {"inside": torch.stack(self.inside_)} if self.inside_ else {}
         return kept | weights.keys(self.model_)
 
@@ -134,7 +134,5 @@ class MomentsClassifier(Prototypes):
             raise LearnerError("this release has no moments of these labels and features; give the one of this stream")
         self.sums_ = [sums[str(number)].clone() for number in range(len(sums))]
         self.inside_ = list(tensors["inside"]) if self.sums_ else []
-        row, column = torch.triu_indices(width, width)
-        self.moment_ = torch.zeros(width, width)
-        self.moment_[row, column] = self.moment_[column, row] = tensors["moment"]
+        self.moment_ = unpacked(tensors["moment"], width)
         self._made = (tensors["weights"].to(self.device), tensors["seen"].to(self.device))

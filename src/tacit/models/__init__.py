@@ -14,11 +14,13 @@ from tacit.errors import ConfigError
 from tacit.models.adapters import pretrained
 from tacit.models.convolutional import cnn, cnn1d, cnn_patches, har_cnn
 from tacit.models.dense import linear, mlp, tabular_mlp
+from tacit.models.recurrent import bilstm
 from tacit.models.residual import reduced_resnet18, resnet18_lai
 from tacit.words import nearest
 
 __all__ = [
     "NETWORKS",
+    "bilstm",
     "build",
     "cnn",
     "cnn1d",
@@ -34,7 +36,19 @@ __all__ = [
 
 NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
     made.__name__: made
-    for made in (linear, mlp, tabular_mlp, cnn, cnn_patches, reduced_resnet18, resnet18_lai, har_cnn, cnn1d, pretrained)
+    for made in (
+        linear,
+        mlp,
+        tabular_mlp,
+        cnn,
+        cnn_patches,
+        reduced_resnet18,
+        resnet18_lai,
+        har_cnn,
+        cnn1d,
+        bilstm,
+        pretrained,
+    )
 }
 """Every network by its name: a function of (shape of one record, number of classes, options)."""
 

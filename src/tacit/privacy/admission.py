@@ -169,9 +169,9 @@ class Admission:
             ) from None
 
     def _exposed(self, block: Block, why: str) -> Records:
-        """Records whose raw values leave the vault: written down before, for public data or where the policy allows."""
+        """Records that leave the vault unprotected: written down before, for public data or where the policy allows."""
         if not block.public:
-            self.ledger.policy.require("allow_unsafe", what=f"the raw records of {block} ({why})")
+            self.ledger.policy.require("allow_unsafe", what=f"an unsafe exit for the records of {block} ({why})")
         self.ledger.expose(block.id, why)
         return self._of(block)
 

@@ -167,11 +167,12 @@ def _search(
 
     Rényi curves are quick and never below the best accountant, so they bracket first; then a safeguarded secant.
     """
-    rough = _bracketed(lambda x: cost(x, Method.RDP), start, good, bad, 0.01)
-    return _bracketed(lambda x: cost(x, final), start if rough is None else rough, good, bad, tolerance)
+    rough = bracketed(lambda x: cost(x, Method.RDP), start, good, bad, 0.01)
+    return bracketed(lambda x: cost(x, final), start if rough is None else rough, good, bad, tolerance)
 
 
-def _bracketed(cost: Callable[[float], float], start: float, good: float, bad: float, tolerance: float) -> float | None:
+def bracketed(cost: Callable[[float], float], start: float, good: float, bad: float, tolerance: float) -> float | None:
+    """The x nearest to `bad` with cost(x) <= 0, within `tolerance`, if `good` has one: a safeguarded secant."""
     x, y = start, cost(start)
     inside: tuple[float, float] | None = None  # fits
     outside: tuple[float, float] | None = None  # does not

@@ -5,9 +5,11 @@ budget, accountant or ledger accepts, so a claim cannot become a certified numbe
 """
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from tacit.errors import PlanError
 from tacit.privacy import rdp
@@ -51,7 +53,18 @@ def moments_accountant(rate: float, noise: float, steps: int, delta: float, max_
             "the moments accountant needs 0 < rate <= 1, noise > 0, steps >= 0, 0 < delta < 1 and max_order >= 1, "
             f"got {rate}, {noise}, {steps}, {delta} and {max_order}"
         )
-    return min((steps * _log_moment(rate, noise, order) - math.log(delta)) / order for order in range(1, max_order + 1))
+
+    @cache
+    def bound(order: int) -> float:
+        return (steps * _log_moment(rate, noise, order) - math.log(delta)) / order
+
+    # α is convex with α(0) = 0, so the bound falls to its least value and then rises: that is where it turns.
+    top = 1
+    while top < max_order and bound(min(2 * top, max_order)) < bound(top):
+        top = min(2 * top, max_order)
+    orders = range(max(1, top // 2), min(2 * top, max_order))
+    turn = bisect_left(orders, True, key=lambda order: bound(order + 1) >= bound(order))
+    return bound(turn + max(1, top // 2))
 
 
 def _log_moment(rate: float, noise: float, order: int) -> float:
@@ -88,6 +101,31 @@ def desai_dp_cl(train: float, reference: float, delta: float, task: int, tasks: 
     )
 
 
+def naive_gaussian(pairs: Sequence[tuple[float, float]], delta: float, max_order: int) -> tuple[Claim, Claim]:
+    """Lai 2022, Section 3, of (ε_D, ε_M) of each task: by Eq. 4 the largest sum of any task, by Theorem 1 all of them
+    together, both with the δ of one. Eq. 4 does not hold: a memory is read in every later task. The sum holds for one
+    record of the stream, with the sum of the δ, and is far above what it loses."""
+    if not pairs:
+        raise PlanError("the naive mechanism's claims need (eps_D, eps_M) of one task or more, got none")
+    each = [math.fsum(pair) for pair in pairs]
+
+    def claim(formula: str, epsilon: float, source: str) -> Claim:
+        return Claim(
+            paper="Lai et al. 2022, NaiveGaussian",
+            formula=formula,
+            adjacency=ClaimAdjacency.LIFELONG,
+            epsilon=epsilon,
+            delta=delta,
+            source=f"{source}; eps_D and eps_M by the moments accountant",
+            max_order=max_order,
+        )
+
+    return (
+        claim("Eq. 4: max over tasks of eps_D + eps_M", max(each), "Eq. 4"),
+        claim("Theorem 1: sum over tasks of eps_D + eps_M", math.fsum(each), "Section 3, after Theorem 1"),
+    )
+
+
 def lifelong(epsilon1: float, epsilon2: float, gamma: float, gamma_x: float = math.inf) -> Claim:
     """Lai 2022: ε1 + ε1/γ_x + ε1/γ + ε2 for ever; Phan 2019 without γ_x. No finite ε holds for either."""
     if not (gamma > 0 and gamma_x > 0):
@@ -100,6 +138,13 @@ def lifelong(epsilon1: float, epsilon2: float, gamma: float, gamma_x: float = ma
         delta=0.0,
         source="the theorem on the whole stream, for any number of tasks and epochs",
     )
+
+
+def lifelong_ratios(delta_r: float, batch: float, norm: float) -> tuple[float, float]:
+    """γ = 2Δ_R/(λ‖θ₁‖₁,₁), the norm being the largest 1-norm of a column of θ₁, and γ_x = Δ_R/λ (Lai 2022, Sec. 4)."""
+    if not (delta_r > 0 and batch > 0 and norm > 0):
+        raise PlanError(f"Δ_R, the batch and the norm must be > 0, got {delta_r}, {batch} and {norm}")
+    return 2 * delta_r / (batch * norm), delta_r / batch
 
 
 def stream_wide(rate: float, noise: float, steps: int, delta: float, max_order: int = 128) -> Claim:

@@ -6,6 +6,7 @@ rules are computed beside it and marked as not applying.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from importlib import metadata
 from typing import Any
@@ -106,8 +107,9 @@ def together(tasks: list[TaskBound], n: int, delta: float, adjacency: Adjacency,
 
 
 def whole(listed: Iterable[dict[str, Any]]) -> dp_event.DpEvent:
-    """Events of a certificate, composed."""
-    return events.compose(events.from_json(json.dumps(event)) for event in listed)
+    """Events of a certificate, composed; equal ones are counted, not repeated: a stream may have thousands of tasks."""
+    counts = Counter(json.dumps(event) for event in listed)
+    return events.compose(events.repeat(events.from_json(text), times) for text, times in counts.items())
 
 
 def _loss(task: TaskBound) -> float:

@@ -36,6 +36,7 @@ from tacit.privacy.certificate import (
 from tacit.privacy.claims import Claim
 from tacit.privacy.composition import certified as composed
 from tacit.privacy.composition import finite
+from tacit.privacy.functional import SHARED_NOISE
 from tacit.privacy.ledger import GrantStatement, Ledger, Statement
 from tacit.privacy.noise import CIPHER_CPU, CIPHER_GPU
 
@@ -143,8 +144,14 @@ def _reason(statement: Statement, test_keys: bool) -> str | None:
         return "the keys of sampler and noise are test keys that anyone can recompute: not private"
     if statement.reanchored:
         return "a roll-back of the ledger was accepted, so charges may be missing: " + "; ".join(statement.reanchored)
-    if statement.exposures and all(why == FROM_DATA for _, why in statement.exposures):
+    reasons = {why for _, why in statement.exposures}
+    if reasons == {FROM_DATA}:
         return "label sets were read off the data (unsafe exit), and one record decides them: not private"
+    if reasons and reasons <= {SHARED_NOISE, FROM_DATA}:
+        return (
+            "all records share one draw of noise (unsafe exit, the functional mechanism as published), so differences "
+            "of perturbed records are exact: not private"
+        )
     if any(block.row.exposed for block in statement.blocks):
         return "records were let out raw (unsafe exit): not private"
     return None

@@ -21,11 +21,10 @@ from tacit.data.stream import Label
 from tacit.errors import VaultError
 from tacit.gradients import Clipper
 from tacit.privacy import exits, rowwise, toeplitz
-from tacit.privacy.admission import Admission
 from tacit.privacy.billing import Bill
-from tacit.privacy.certificate import FROM_DATA, Certificate
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.declared import Block, Loss, Read, label_space, several
-from tacit.privacy.grant import Grant, clip_rule, prepare, targets
+from tacit.privacy.grant import Grant, clip_rule, prepare
 from tacit.privacy.issue import issue
 from tacit.privacy.keys import NOISE
 from tacit.privacy.ledger import Ledger
@@ -35,9 +34,10 @@ from tacit.privacy.plan import GradientPlan, LabelPlan, Plan, SumPlan
 from tacit.privacy.still import unchanged
 from tacit.privacy.store import Store
 from tacit.privacy.tuning import TuningPlan, Winner, draw_trials
+from tacit.privacy.unsafe import Unsafe
 
 
-class Vault(Admission):
+class Vault(Unsafe):
     """`Vault(ledger)` keeps records in memory; `Vault(ledger, store=folder)` also resumes and keeps memory on disk."""
 
     def __init__(self, ledger: Ledger, store: str | Path | None = None, *, max_batch: int = 4096) -> None:
@@ -227,15 +227,6 @@ class Vault(Admission):
                 best = Winner(score=score, result=result)
         bill.release()
         return best
-
-    def unsafe(self, block: Block, why: str) -> tuple[Tensor, Tensor]:
-        """The raw records: NOT PRIVATE. For public data, or where the policy allows it; every certificate says so."""
-        records = self._exposed(block, why)
-        return records.features(torch.arange(len(records.rows))), targets(block, records)
-
-    def unsafe_labels(self, block: Block) -> tuple[Label, ...]:
-        """Which labels occur: NOT PRIVATE, one record decides it. Refused and certified as `unsafe`."""
-        return tuple(sorted(set(self._exposed(block, FROM_DATA).y.tolist())))
 
     def certificate(self, block: Block, *, method: str, **said: Any) -> Certificate:
         """What the ledger supports for the block's stream, as of now; see `issue` for what else can be said."""

@@ -131,7 +131,7 @@ class Ledger(Book):
             return enrolment.enroll(txn, stream_id, task, names, tasks_per_unit, self.keys)
 
     def expose(self, block_id: int, why: str) -> None:
-        """Write, before it happens, that raw records of a block leave the vault: its stream has no finite ε."""
+        """Write, before it happens, that records of a block leave the vault unprotected: its stream has no finite ε."""
         signed("vault", why)
         self._durable("expose")
         with self._write() as txn:
@@ -140,7 +140,7 @@ class Ledger(Book):
                 opening.recorded_policy(txn.connection).require(
                     "allow_unsafe", what=f"handing out the raw records of task {row.task!r}"
                 )
-            if not row.exposed:
+            if (block_id, why) not in reading.exposures(txn.connection, row.stream_id):
                 txn.record("expose", {"block": block_id, "why": why})
 
     def generations(self) -> set[int]:

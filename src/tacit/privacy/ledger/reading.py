@@ -25,7 +25,7 @@ from tacit.privacy.policy import Policy
 EXACT = "min(PLD, RDP) of whole event lists"
 TOP_K = "RDP, sum of the largest tasks"
 FILTER = "RDP filter"
-NONE = "none: raw records left the vault"
+NONE = "none: records left the vault unprotected"
 
 
 def epsilon(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[float, str]:
@@ -49,7 +49,7 @@ def epsilon(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[f
 
 
 def exposures(connection: Connection, stream_id: int) -> tuple[tuple[int, str], ...]:
-    """Where raw records of the stream left the vault, and why."""
+    """Where records of the stream left the vault unprotected, and why."""
     query = select(blocks.c.id).where(blocks.c.stream_id == stream_id, blocks.c.exposed)
     mine = set(connection.execute(query).scalars())
     if not mine:

@@ -160,7 +160,7 @@ class Statement:
     policy: Mapping[str, Any]
     policy_digest: str
     exposures: tuple[tuple[int, str], ...]
-    """(block, why) wherever raw records left the vault; ε is infinite then."""
+    """(block, why) wherever records left the vault unprotected; ε is infinite then."""
     reanchored: tuple[str, ...]
     """Reasons why someone accepted a roll-back of this ledger; empty for one that never was."""
     head: Head

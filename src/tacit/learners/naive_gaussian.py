@@ -1,0 +1,172 @@
+"""The naive mechanism (Lai et al. 2022, Section 3): A-GEM with clipped, noisy g and g_ref, and a share of ε a task.
+
+A task may spend ε/m, m tasks in all: ε_D on its records and ε_M on the memory, by the moments accountant, added up. At
+noise scale z it stops before it would spend more; without a z, it takes the least that lets it finish. "This results in
+either a large noise or a lack of training steps" (Section 6).
+
+Claims: Eq. 4, the largest ε_D + ε_M of any task (it does not hold: a memory is read in every later task), and Theorem
+1, their sum, which is at most ε. Certified: as for every learner, what the ledger was charged for a record. It is far
+less: a record is trained on or remembered, never both, and its task's training reads no other task's records.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+from tacit.data.stream import StreamInfo, TaskInfo
+from tacit.errors import LearnerError, PlanError
+from tacit.learners.core import Claimed
+from tacit.learners.gradient import Each, affordable, at, rounded_up
+from tacit.learners.projected import Projected
+from tacit.memory import Mode, Schedule
+from tacit.privacy import calibrate
+from tacit.privacy.claims import Claim, moments_accountant, naive_gaussian
+from tacit.privacy.plan import GradientPlan
+
+MAX_ORDER = 2**16
+"""With orders up to 32, as is usual, no ε below log(1/δ)/32 can be shown: more than the share of a task."""
+_TOLERANCE = 1e-3
+_MOST_NOISE, _LEAST_NOISE = 1e6, 0.1
+
+
+@dataclass(kw_only=True, eq=False)
+class NaiveGaussian(Projected):
+    """Reference gradients are sums over records drawn from the whole memory."""
+
+    steps: Each[int] | None = None
+    epochs: Each[float] | None = 1.0
+    """What is asked for: a task may stop before."""
+    noise: Each[float] | None = None
+    """The noise scale z, of both gradients. None: the least with which a task can take all its steps."""
+    memory_noise: float | None = None
+    """Another z for the reference gradients. None: the same."""
+    total: Literal["sum", "max"] = "sum"
+    """What ε bounds: the sum over tasks, so that each may spend ε/m; or, as Eq. 4 has it, the most of any task."""
+
+    reference: ClassVar[str] = "Lai et al. 2022, Section 3, NaiveGaussian"
+    claim: ClassVar[str] = "Eq. 4: max over tasks of ε_D + ε_M; Theorem 1: their sum"
+    certifies: ClassVar[str] = "a record: the larger of its training plan and all planned reads of its memory block"
+
+    def start(self, stream: StreamInfo) -> None:
+        if self.total not in ("sum", "max"):
+            raise LearnerError(f"total must be 'sum' or 'max', got {self.total!r}")
+        super().start(stream)
+
+    def mode(self) -> Mode:
+        return "union"
+
+    def given(self) -> bool:
+        return True
+
+    def cap(self) -> float:
+        """What a task may spend by the paper's account."""
+        return self.budget.epsilon / (len(self.stream_.tasks) if self.total == "sum" else 1)
+
+    def steps_in(self, task: TaskInfo) -> int:
+        """All that are asked for, or as many as the task's share allows."""
+        asked = super().steps_in(task)
+        if self.noise is None:
+            return asked
+        found = _most_steps(*self._rates(task), *self._scales(task), asked, self.budget.delta, self.cap())
+        if found:
+            return found
+        least = rounded_up(_least_noise(*self._rates(task), None, 1, self.budget.delta, self.cap()))
+        raise PlanError(
+            f"not one step of task {task.name!r} with noise {at(self.noise, task, 'noise'):g} fits its share ε = "
+            f"{self.cap():.4g} by the moments accountant; use noise ≥ {least}, a smaller batch, a larger epsilon, or "
+            "noise null, which the budget decides"
+        )
+
+    def plan(self, task: TaskInfo) -> GradientPlan:
+        noise, _ = self._scales(task)
+        plan = GradientPlan(
+            rate=self.rate_in(task), steps=self.steps_in(task), noise=noise, clip=self.clip, clipping=self.clipping
+        )
+        return affordable(plan, self.budget, self.stream_.tasks_per_unit)
+
+    def schedule(self, stream: StreamInfo) -> Schedule:
+        return Schedule(
+            mode=self.mode(),
+            sizes=self.memory_sizes(stream),
+            steps=self.steps_of(stream),
+            batch=self.memory_batch,
+            clip=self.clip,
+            clipping=self.clipping,
+            noise=tuple(self._scales(task)[1] for task in stream.tasks),
+            tasks_per_unit=stream.tasks_per_unit,
+            seed=self.seed,
+        )
+
+    def claimed_pairs(self) -> list[tuple[float, float]]:
+        """(ε_D, ε_M) of the tasks learnt so far."""
+
+        def pair(task: TaskInfo) -> tuple[float, float]:
+            return _spent(*self._rates(task), *self._scales(task), self.steps_in(task), self.budget.delta)
+
+        return [pair(task) for task in self.tasks_]
+
+    def claims(self) -> tuple[Claim, ...]:
+        return naive_gaussian(self.claimed_pairs(), self.budget.delta, MAX_ORDER)
+
+    def claimed(self) -> Claimed:
+        largest, added = self.claims()
+        return Claimed(per_task=largest.epsilon, total=added.epsilon, delta=self.budget.delta)
+
+    def _rates(self, task: TaskInfo) -> tuple[float, float]:
+        """Of the task's records, and of the memory's: those of the smallest block where they differ; 0 for none yet."""
+        sizes = self.memory_sizes(self.stream_)[: task.number]
+        memory = min(1.0, self.memory_batch / (min(sizes) * len(sizes))) if sizes else 0.0
+        return self.rate_in(task), memory
+
+    def _scales(self, task: TaskInfo) -> tuple[float, float]:
+        """z of the task's gradients and of its reference gradients."""
+        if self.noise is not None:
+            z = at(self.noise, task, "noise")
+        else:
+            asked = super().steps_in(task)
+            z = _least_noise(*self._rates(task), self.memory_noise, asked, self.budget.delta, self.cap())
+        return z, z if self.memory_noise is None else self.memory_noise
+
+
+def _spent(
+    rate: float, memory_rate: float, noise: float, memory_noise: float, steps: int, delta: float
+) -> tuple[float, float]:
+    """(ε_D, ε_M) of a task; a memory that is not there yet costs nothing."""
+    memory = moments_accountant(memory_rate, memory_noise, steps, delta, MAX_ORDER) if memory_rate else 0.0
+    return moments_accountant(rate, noise, steps, delta, MAX_ORDER), memory
+
+
+@lru_cache(maxsize=4096)
+def _most_steps(
+    rate: float, memory_rate: float, noise: float, memory_noise: float, asked: int, delta: float, cap: float
+) -> int:
+    """The most steps, up to those asked for, that stay within the cap; 0 for none."""
+
+    def fits(steps: int) -> bool:
+        return sum(_spent(rate, memory_rate, noise, memory_noise, steps, delta)) <= cap
+
+    fit, over = 0, asked + 1
+    while over - fit > 1:
+        middle = (fit + over) // 2
+        fit, over = (middle, over) if fits(middle) else (fit, middle)
+    return fit
+
+
+@lru_cache(maxsize=4096)
+def _least_noise(
+    rate: float, memory_rate: float, memory_noise: float | None, steps: int, delta: float, cap: float
+) -> float:
+    """The least noise scale with which the steps stay within the cap, from above."""
+
+    def cost(log_noise: float) -> float:
+        noise = math.exp(log_noise)
+        return math.log(sum(_spent(rate, memory_rate, noise, memory_noise or noise, steps, delta)) / cap)
+
+    found = calibrate.bracketed(cost, 1.0, math.log(_MOST_NOISE), math.log(_LEAST_NOISE), _TOLERANCE)
+    if found is None:
+        raise PlanError(
+            f"no noise up to {_MOST_NOISE:g} keeps {steps} steps within a task's share ε = {cap:.4g} by the moments "
+            "accountant; use fewer steps, more memory_noise, or a larger epsilon"
+        )
+    return math.exp(found)

@@ -1,0 +1,101 @@
+"""A learner by a short name: `learner: moments`, `--set learner=lifelong`, and in a sweep the learner of every cell."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blobs import make_config
+from typer.testing import CliRunner
+
+from tacit.cli import app
+from tacit.commands.run import named
+from tacit.errors import ConfigError, LearnerError
+from tacit.experiment.config import Config, Sweep
+from tacit.experiment.loading import left_out, load
+from tacit.experiment.sweep import cells_of
+from tacit.learners import HOMES, find, matching
+
+PLAIN: dict[str, Any] = {"name": "n", "data": {"source": "digits", "scenario": "permuted", "tasks": 2}}
+
+
+@pytest.mark.parametrize(
+    ("short", "whole"),
+    [
+        ("moments", "MomentsClassifier"), ("MOMENTS classifier", "MomentsClassifier"), ("dp-agem", "DPAGEM"),
+        ("agem", "AGEM"), ("experts", "RoutedExperts"), ("naive_gaussian", "NaiveGaussian"), ("lifelong", "LifelongDP"),
+        ("naive-dp", "NaiveDPSGD"), ("l2dp-ml", "L2DPML"),
+    ],
+)  # fmt: skip
+def test_short_names(short: str, whole: str) -> None:
+    assert matching(short) == [whole]
+
+
+def test_every_whole_name_means_itself() -> None:
+    assert all(matching(name) == [name] == matching(name.lower()) for name in HOMES)
+    assert matching("") == matching("-") == matching("nothing") == []
+
+
+def test_a_name_that_may_be_two_is_refused_with_both() -> None:
+    with pytest.raises(ConfigError, match=r"learner.method = 'naive' may be NaiveDPSGD or NaiveGaussian; write more"):
+        Config.of({**PLAIN, "learner": "naive"})
+    with pytest.raises(LearnerError, match="NaiveDPSGD, NaiveGaussian"):
+        find("naive")
+    with pytest.raises(ConfigError, match=r"learner.method = 'momnets' is not a learner; did you mean"):
+        load(PLAIN, ["learner=momnets"])
+
+
+def test_a_name_is_the_section_with_that_method() -> None:
+    assert Config.of({**PLAIN, "learner": "moments"}) == Config.of(
+        {**PLAIN, "learner": {"method": "MomentsClassifier"}}
+    )
+    found = load({**PLAIN, "learner": "naive-dp"}, ["learner.steps=4"])
+    assert isinstance(found, Config) and found.learner.method == "NaiveDPSGD" and found.learner.options["steps"] == 4
+
+
+def test_settings_that_the_new_one_does_not_have_are_left_out() -> None:
+    base = make_config(learner={"method": "DPCL", "memory": "block", "steps": 7}).plain()
+    found = load(base, ["learner=naive-dp"])
+    assert isinstance(found, Config) and found.learner.options["steps"] == 7
+    assert {"memory", "memory_batch", "smooth"} <= set(left_out(base, [("learner", "naive-dp")]))
+    assert "steps" not in left_out(base, [("learner", "naive-dp")])
+    with pytest.raises(ConfigError, match=r"learner.memory = 'union' is not a setting of NaiveDPSGD"):
+        load(base, ["learner=naive-dp", "learner.memory=union"])  # said, so not left out in silence
+
+
+def cells(what: str, *sets: str) -> list[Config]:
+    plan = named(what, list(sets), alone=False)
+    assert isinstance(plan, Sweep)
+    return [cell.config for cell in cells_of(plan, Path("nowhere"))]
+
+
+def test_in_a_sweep_it_is_the_learner_of_every_cell() -> None:
+    (one,) = cells("quickstart", "learner=moments")
+    assert one.learner.method == "MomentsClassifier" and one.budget.epsilon == 2.0
+    (several,) = cells("quickstart", "learner=naive-dp", "learner.steps=5")
+    assert several.learner.options["steps"] == 5 and several.learner.options["batch"] == 300
+
+
+def test_a_learner_that_has_cells_keeps_its_own() -> None:
+    (agem,) = cells("quickstart", "learner=agem")
+    assert agem.learner.method == "AGEM" and agem.learner.options["batch"] == 10
+    (other,) = cells("quickstart", "learner=agem", "learner.batch=20")
+    assert other.learner.options["batch"] == 20
+
+
+def test_what_else_cells_differ_in_stays() -> None:
+    found = cells("desai2021/permuted-mnist-certified", "learner=moments")
+    assert {one.learner.method for one in found} == {"MomentsClassifier"}
+    assert [one.budget.epsilon for one in found] == [1.0, 0.5, 2.0] * 2  # one cell has another activation
+    grid = cells("desai2021/permuted-mnist-paper", "learner=moments")
+    assert len(grid) == 1  # its grid is over steps, which the learner does not have
+    untuned = Config.of(PLAIN).tuned.how  # what cells say of how their own learners were tuned goes with them
+    assert {one.tuned.how for one in cells("tobaben2025/split-cifar100", "learner=experts")} == {untuned}
+
+
+def test_the_command_runs_it_and_says_what_it_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    call = ["run", "quickstart", "--set", "learner=cosine", "--set", "data.tasks=2", "--set", "data.limit=60"]
+    found = CliRunner().invoke(app, [*call, "--seeds", "1", "--quiet", "--processes", "1", "--out", "r"])
+    assert found.exit_code == 0, found.output
+    assert "CosineClassifier has no steps, batch, lr, memory_share, memory_batch, smooth: left out" in found.stderr
+    assert (tmp_path / "r" / "method=CosineClassifier" / "metrics.json").exists()

@@ -1,0 +1,318 @@
+"""LifelongDP: what it reads, what it pays, once and for ever, and that it learns."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_world import (
+    facts,
+    fixed,
+    learn,
+    nothing,
+    of_people,
+    person_facts,
+    records,
+    same,
+    split_facts,
+    statistics,
+    take,
+)
+
+from tacit import Budget, LifelongDP, StreamInfo
+from tacit.errors import LearnerError, TacitError
+from tacit.learners.maps import Encoder, Spectrum
+from tacit.privacy import accounting, events
+from tacit.privacy import vault as vault_module
+from tacit.privacy.budget import Unit
+from tacit.privacy.plan import SumPlan
+
+ONE = Budget(epsilon=1.0, delta=1e-5)
+AMPLE = Budget(epsilon=50.0, delta=1e-5)
+FEATURES = ["relu", "fourier", "encoder"]
+
+
+def run(info: StreamInfo, tasks: int = 3, sources: Any = records, **settings: Any) -> LifelongDP:
+    learner = LifelongDP(**{"budget": AMPLE, "width": 40} | settings)
+    learner.start(info)
+    learn(learner, fixed(), range(tasks), sources)
+    return learner
+
+
+def right(learner: LifelongDP, number: int, first: int = 0, **asked: Any) -> float:
+    x, y = records(number, part=1, first=first)
+    return learner.score(x, y, **asked)
+
+
+# Learning.
+
+
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("keep", ["heads", "half", "full"])
+def test_it_learns_tasks_with_the_same_labels_and_forgets_none(features: str, keep: str) -> None:
+    learner = run(facts(), features=features, keep=keep, encoder_width=6)
+    assert min(right(learner, number) for number in range(3)) > 0.9
+
+
+@pytest.mark.parametrize("features", FEATURES)
+def test_it_learns_labels_that_come_two_at_a_time(features: str) -> None:
+    learner = run(split_facts(), sources=lambda n: records(n, first=2 * n), features=features, encoder_width=6)
+    assert learner.pooled_ and not learner.heads_
+    assert min(right(learner, number, first=2 * number) for number in range(3)) > 0.9
+
+
+def test_one_classifier_for_tasks_that_contradict_each_other_is_worse() -> None:
+    """The same inputs with the labels the other way round: no single classifier can be right about both, and the
+    router of `routed` has nothing to go by; the task's own classifier has, where the task is given."""
+
+    def turned(number: int) -> tuple[Any, Any]:
+        x, y = records(0, part=2 * number)
+        return x, y if number == 0 else 1 - y
+
+    info = replace(facts(2), task_id="given")
+    x, y = records(0, part=1)
+    found = {}
+    for combine in ("pooled", "routed"):
+        learner = run(info, 2, turned, combine=combine)
+        found[combine] = min(learner.score(x, y, info.tasks[0]), learner.score(x, 1 - y, info.tasks[1]))
+    assert found["routed"] > 0.95 and found["pooled"] < 0.7
+
+
+def mean_score(few: int, keep: str, tasks: int = 2) -> float:
+    """Of the task `few`, which has 40 records while the other one has 400 of the same kind; over noise."""
+    info = StreamInfo.uniform("s", labels=(0, 1), shape=(6,), size=220, tasks=tasks, public=True)
+    x, y = records(0, 500, part=1)
+    scores = []
+    for keys in range(6):
+        learner = LifelongDP(budget=ONE, width=40, keep=keep, combine="routed")
+        learner.start(info)
+        learn(learner, fixed(keys=keys), range(tasks), lambda n: records(0, 40 if n == few else 400, part=3 * n))
+        scores.append(learner.score(x, y, info.tasks[few]))
+    return sum(scores) / len(scores)
+
+
+def test_a_task_with_few_records_borrows_from_an_earlier_one_that_is_alike() -> None:
+    assert mean_score(few=1, keep="heads") > mean_score(few=0, keep="heads", tasks=1) + 0.05
+
+
+def test_later_tasks_help_earlier_ones_where_coefficients_are_kept() -> None:
+    assert mean_score(few=0, keep="full") > mean_score(few=0, keep="heads") + 0.01
+
+
+def test_more_epochs_come_closer_to_the_minimum() -> None:
+    x = torch.from_numpy(records(0, part=1)[0])
+    task = facts().tasks[0]
+    exact = run(facts(), 1, combine="pooled").scores(x, task)
+    gaps = [
+        float((run(facts(), 1, combine="pooled", epochs=n).scores(x, task) - exact).abs().max())
+        for n in (1, 10, 100, 100_000)
+    ]
+    assert gaps[0] > gaps[1] > gaps[2] > gaps[3] and gaps[3] < 1e-3
+
+
+# Privacy.
+
+
+def test_what_leaves_has_the_noise_of_its_plans() -> None:
+    """No record at all: every coefficient is noise of the planned scale."""
+    info = StreamInfo.uniform("s", labels=range(10), shape=(6,), size=50, tasks=1, public=True)
+    learner = run(info, 1, lambda _: nothing(), budget=ONE, width=60)
+    assert learner.all_ is not None
+    sums, moment, task = learner.all_.sums, learner.all_.moment.value, info.tasks[0]
+    row, column = np.triu_indices(60, 1)
+    statistics.assert_scale(sums, learner.sums_plan(task).std)
+    statistics.assert_scale(moment.numpy()[row, column] * math.sqrt(2), learner.moment_plan(task).std)
+    assert learner.all_.std.tolist() == pytest.approx([learner.sums_plan(task).std] * 10)
+    assert learner.all_.moment.std == pytest.approx(learner.moment_plan(task).std)
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.3])
+def test_a_wrong_scale_would_be_caught(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    true = SumPlan.std.fget  # type: ignore[attr-defined]
+    info = StreamInfo.uniform("s", labels=range(10), shape=(6,), size=50, tasks=1, public=True)
+    with monkeypatch.context() as wrong:
+        wrong.setattr(SumPlan, "std", property(lambda plan: factor * true(plan)))
+        learner = run(info, 1, lambda _: nothing(), budget=ONE, width=60)
+    assert learner.all_ is not None
+    assert not statistics.scale_is(learner.all_.sums, learner.sums_plan(info.tasks[0]).std)
+
+
+def test_every_task_has_its_own_draw() -> None:
+    learner = run(facts(), 2, lambda _: nothing(), keep="full")
+    one, two = (own["moment"].double().numpy() for own in learner.own_)
+    assert abs(np.corrcoef(one, two)[0, 1]) < 5 / math.sqrt(len(one))
+
+
+@pytest.mark.parametrize("features", ["relu", "encoder"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_all_readings_of_a_unit_cost_the_budget(features: str, times: int) -> None:
+    learner = LifelongDP(budget=ONE, features=features)
+    learner.start(facts(tasks_per_unit=times))
+    worst = max(accounting.epsilon(events.compose([*one] * times), ONE.delta) for one in learner.charges())
+    assert ONE.epsilon * 0.999 < worst <= ONE.epsilon
+
+
+def test_the_encoder_is_paid_for_by_the_first_task_only() -> None:
+    learner = LifelongDP(budget=ONE, features="encoder", encoder_share=0.3)
+    learner.start(facts())
+    counts = [len(one) for one in learner.charges()]
+    first, second = facts().tasks[:2]
+    assert counts == [4, 2, 2]
+    assert learner.sums_plan(first).noise == pytest.approx(learner.sums_plan(second).noise / math.sqrt(0.7))
+
+
+@pytest.fixture
+def noiseless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the vault adds up, without its noise."""
+    monkeypatch.setattr(vault_module, "gaussian_", lambda out, *rest: out.zero_())
+
+
+@pytest.mark.usefixtures("noiseless")
+def test_one_record_moves_the_coefficients_by_at_most_their_bound() -> None:
+    """Joint sensitivity √2: the label's sum by 1, the second moment by 1."""
+    x, y = records(0)
+    huge = np.concatenate([x, np.full((1, 6), 1e6, dtype=np.float32)]), np.concatenate([y, [1]])
+    one, other = (run(facts(1), 1, lambda _, source=source: source).all_ for source in ((x, y), huge))
+    assert one is not None and other is not None
+    assert float((one.sums - other.sums).norm()) == pytest.approx(1, abs=1e-3)
+    assert float((one.moment.value - other.moment.value).norm()) == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.usefixtures("noiseless")
+def test_a_person_moves_them_no_more() -> None:
+    budget = replace(AMPLE, unit=Unit.PERSON)
+    info = replace(person_facts(), tasks_per_unit=1)
+    x, y, ids = of_people(0)
+    more = np.concatenate([x, x[:2]]), np.concatenate([y, y[:2]]), np.concatenate([ids, [5000, 5000]])
+    found = [run(info, 1, lambda _, s=s: s, budget=budget).all_ for s in ((x, y, ids), more)]
+    one, other = found
+    assert one is not None and other is not None
+    assert float((one.sums - other.sums).norm()) <= 1 + 1e-3
+    assert float((one.moment.value - other.moment.value).norm()) <= 1 + 1e-3
+
+
+def epsilon_after(tasks: int, **settings: Any) -> float:
+    info = StreamInfo.uniform("s", labels=(0, 1), shape=(6,), size=8, tasks=tasks, public=True)
+    learner = LifelongDP(budget=ONE, width=4, **settings)
+    learner.start(info)
+    vault = fixed()
+    for number, task in enumerate(info.tasks):
+        learner.fit(task, take(vault, info, number, records(number, 8), ONE), vault)
+    found = vault.ledger.epsilon(1)
+    assert found is not None and len(learner.heads_) == (tasks if tasks > 1 else 0)
+    return found
+
+
+def test_tasks_and_epochs_spend_what_one_does() -> None:
+    assert epsilon_after(30, epochs=100) == epsilon_after(1, epochs=1) <= ONE.epsilon
+
+
+@pytest.mark.slow
+def test_a_thousand_tasks_and_a_hundred_epochs_spend_what_one_does() -> None:
+    assert epsilon_after(1000, epochs=100) == epsilon_after(1) <= ONE.epsilon
+
+
+def test_records_are_retired_once_the_release_is_kept() -> None:
+    info = facts(2)
+    learner, vault = LifelongDP(budget=ONE, width=8), fixed()
+    learner.start(info)
+    learner.vault_ = vault
+    learner.partial_fit(*records(0))
+    block = vault.find(info.name, info.tasks[0].name)
+    assert vault.ledger.statement(block.stream_id).blocks[0].row.state == "retired"
+    with pytest.raises(TacitError):
+        vault.sums(block, SumPlan(noise=1.0))
+    learner.partial_fit(*records(1))
+
+
+# Bad settings.
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"moment_share": 1.0}, "moment_share must be between 0 and 1"),
+        ({"encoder_share": 0.0}, "encoder_share must be between 0 and 1"),
+        ({"width": 0}, "width must be a whole number"),
+        ({"epochs": 2.5}, "epochs must be a whole number"),
+        ({"combine": "both"}, "combine must be one of"),
+        ({"keep": "nothing"}, "keep must be one of"),
+        ({"scale": 0.0}, "scale must be a number"),
+        ({"features": "spectrum"}, "windows of (time, axes)"),
+        ({"features": "rleu"}, "rleu"),
+    ],
+)
+def test_bad_settings_are_said_at_the_start(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(TacitError) as found:
+        LifelongDP(**settings).start(facts())
+    assert said in str(found.value) and "\n" not in str(found.value)
+
+
+def test_a_release_of_another_map_is_refused() -> None:
+    learner = run(facts())
+    other = LifelongDP(budget=AMPLE, width=40, seed=1)
+    other.start(facts())
+    with pytest.raises(LearnerError, match="another feature map"):
+        other.restore(learner.tensors(), learner.tasks_)
+
+
+@pytest.mark.parametrize("settings", [{"features": "encoder"}, {"keep": "half"}, {"combine": "pooled"}])
+def test_a_release_is_all_it_needs_to_answer_and_to_go_on(settings: dict[str, Any]) -> None:
+    whole, half = (LifelongDP(budget=AMPLE, width=40, **settings) for _ in range(2))
+    vaults = fixed(), fixed()
+    for learner, vault in zip((whole, half), vaults, strict=True):
+        learner.start(facts())
+        learn(learner, vault, [0, 1])
+    again = LifelongDP(budget=AMPLE, width=40, **settings)
+    again.start(facts())
+    again.restore(half.tensors(), half.tasks_, vaults[1])
+    x = torch.from_numpy(records(0, part=1)[0])
+    assert torch.equal(again.scores(x), whole.scores(x))
+    learn(whole, vaults[0], [2])
+    learn(again, vaults[1], [2])
+    for (name, one), other in zip(whole.tensors().items(), again.tensors().values(), strict=True):
+        assert torch.allclose(one.float(), other.float(), rtol=1e-3, atol=1e-3), name
+    assert same({"seen": whole.seen_}, {"seen": again.seen_})
+
+
+# Maps.
+
+
+def test_the_encoder_is_the_minimum_of_the_polynomial_objective() -> None:
+    """Against the objective itself, at random orthonormal θ, from moments without noise."""
+    torch.manual_seed(0)
+    x = torch.nn.functional.normalize(torch.rand(200, 6), dim=1)
+
+    def objective(theta: torch.Tensor) -> float:
+        return float(((0.5 - x) * (x @ theta @ theta.T)).sum())
+
+    encoder = Encoder(6, 2)
+    encoder.trained(x.sum(0), x.T @ x)
+    assert torch.allclose(encoder.theta.T @ encoder.theta, torch.eye(2), atol=1e-5)
+    others = [objective(torch.linalg.qr(torch.randn(6, 2)).Q) for _ in range(500)]
+    assert objective(encoder.theta) <= min(others)
+
+
+def test_a_spectrum_does_not_change_when_the_window_moves() -> None:
+    x = torch.randn(4, 20, 3)
+    spectrum = Spectrum(20, 3)
+    assert torch.allclose(spectrum(x), spectrum(x.roll(7, 1)), atol=1e-5)
+    assert not torch.allclose(spectrum(x), spectrum(x + 1), atol=1e-2)
+    assert spectrum.edges == [0, 1, 2, 3, 4, 5, 6, 8, 10] and spectrum(x).shape == (4, spectrum.size) == (4, 3 + 4 * 8)
+
+
+def test_windows_are_learnt_through_their_spectrum() -> None:
+    """Two frequencies at random phases: no linear function of the window tells them apart, its spectrum does."""
+    rng = np.random.default_rng(0)
+
+    def waves(number: int, n: int = 300) -> tuple[Any, Any]:
+        y = rng.integers(0, 2, n)
+        time = np.arange(32)[None] * np.where(y == 0, 3, 7)[:, None] * 2 * np.pi / 32
+        x = np.sin(time + rng.uniform(0, 6.28, (n, 1)))[:, :, None] + 0.2 * rng.normal(size=(n, 32, 2))
+        return x.astype(np.float32), y
+
+    info = StreamInfo.uniform("s", labels=(0, 1), shape=(32, 2), size=300, tasks=1, public=True)
+    learner = run(info, 1, waves, features="spectrum", budget=Budget(epsilon=4, delta=1e-5))
+    assert learner.score(*waves(1)) > 0.95
