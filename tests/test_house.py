@@ -22,7 +22,7 @@ LEARNING = BELOW | {"learners", "memory", "models", "plugins"}
 ALLOWED = {
     "errors.py": set(),
     "words.py": set(),
-    "plugins.py": {"errors"},
+    "plugins.py": {"errors", "words"},
     "data": {"data", "errors", "words"},
     "gradients": {"gradients", "errors"},
     "privacy": BELOW,
@@ -30,8 +30,9 @@ ALLOWED = {
     "metrics.py": {"errors"},
     "memory.py": BELOW,
     "learners": LEARNING,
-    "experiment": LEARNING | {"experiment", "metrics"},
-    "commands": LEARNING | {"experiment", "metrics", "commands", "__version__"},
+    "robustness": LEARNING | {"robustness"},
+    "experiment": LEARNING | {"experiment", "metrics", "robustness"},
+    "commands": LEARNING | {"experiment", "metrics", "robustness", "commands", "__version__"},
 }
 
 

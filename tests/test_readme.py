@@ -42,6 +42,10 @@ def test_a_learner_on_a_backbone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     exec(BLOCKS[0], names)
     assert names["learner"].certificate_.epsilon == pytest.approx(1.0, abs=0.01)
     assert names["learner"].predict(names["images"][:2]).shape == (2,)
+    february = rng.integers(0, 256, (6, 3, 32, 32)).astype(np.uint8)
+    names["learner"].partial_fit(february, names["labels"])
+    assert [task.name for task in names["learner"].tasks_] == ["task-1", "task-2"]
+    assert names["learner"].certificate_.epsilon == pytest.approx(1.0, abs=0.01)
 
 
 def test_a_policy(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import tacit
-from tacit.words import close, nearest
+from tacit.words import close, install, nearest
 
 
 def test_the_nearest_names_or_all_of_them() -> None:
@@ -13,6 +13,12 @@ def test_the_nearest_names_or_all_of_them() -> None:
     assert nearest("zzz", ["labels"], ["columns.label"]) == "did you mean columns.label?"
     assert nearest("zzz", iter(())) == "there is none"
     assert close("shwo", iter(["show", "sign"])) == ["show"] and close("zzz", ["show"]) == []
+
+
+def test_extras_are_installed_from_the_folder_and_only_one_file_says_how() -> None:
+    assert install("vit") == "pip install -e '.[vit]' in tacit's folder"
+    root = Path(tacit.__file__).parent
+    assert not [path for path in root.rglob("*.py") if "tacit[" in path.read_text()]
 
 
 def test_they_have_one_home() -> None:

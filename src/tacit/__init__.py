@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tacit.privacy.budget import Adjacency, Budget, Unit
     from tacit.privacy.certificate import Certificate
     from tacit.privacy.declared import Block, Declared, Read
+    from tacit.privacy.labelspace import Constant, FromData, Learned, Prior
     from tacit.privacy.ledger import Ledger
     from tacit.privacy.plan import GradientPlan, LabelPlan, SumPlan
     from tacit.privacy.policy import Policy
@@ -44,16 +45,19 @@ _HOMES = {
     "Budget": "privacy.budget",
     "Centralised": "learners.centralised",
     "Certificate": "privacy.certificate",
+    "Constant": "privacy.labelspace",
     "CosineClassifier": "learners.cosine",
     "DPAGEM": "learners.dpagem",
     "DPCL": "learners.dpcl",
     "DPER": "learners.dper",
     "DPL2M": "learners.dpl2m",
     "Declared": "privacy.declared",
+    "FromData": "privacy.labelspace",
     "GradientPlan": "privacy.plan",
     "Joint": "learners.joint",
     "L2DPML": "learners.l2dpml",
     "LabelPlan": "privacy.plan",
+    "Learned": "privacy.labelspace",
     "Ledger": "privacy.ledger",
     "LifelongDP": "learners.lifelong",
     "MomentsClassifier": "learners.moments",
@@ -61,6 +65,7 @@ _HOMES = {
     "NaiveGaussian": "learners.naive_gaussian",
     "PEFTEnsemble": "learners.ensemble",
     "Policy": "privacy.policy",
+    "Prior": "privacy.labelspace",
     "Read": "privacy.declared",
     "RoutedExperts": "learners.experts",
     "Stream": "data.stream",
@@ -76,7 +81,7 @@ _HOMES = {
 __all__ = [  # noqa: RUF022
     "Budget", "Unit", "Adjacency", "GradientPlan", "SumPlan", "LabelPlan", "TuningPlan",
     "Ledger", "Policy", "Vault", "Declared", "Block", "Read", "Certificate",
-    "Stream", "StreamInfo", "Task", "TaskInfo",
+    "Stream", "StreamInfo", "Task", "TaskInfo", "Constant", "Prior", "Learned", "FromData",
     "AGEM", "Centralised", "CosineClassifier", "DPAGEM", "DPCL", "DPER", "DPL2M", "Joint", "L2DPML", "LifelongDP",
     "MomentsClassifier", "NaiveDPSGD", "NaiveGaussian", "PEFTEnsemble", "RoutedExperts", "run",
 ]  # fmt: skip

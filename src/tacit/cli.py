@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.commands import run, tune
+from tacit.commands import attack, run, tune
 from tacit.commands._shared import out
 from tacit.commands.audit import audit
 from tacit.commands.budget import budget
@@ -30,6 +30,7 @@ GROUPS = {
 }
 run.register(app)
 tune.register(app)
+attack.register(app)
 for name, group in GROUPS.items():
     app.add_typer(group, name=name)
 

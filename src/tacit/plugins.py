@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import ConfigError, TacitError
+from tacit.words import install, nearest
 
 
 def is_own(place: str) -> bool:
@@ -15,7 +16,7 @@ def is_own(place: str) -> bool:
 
 
 def from_file(place: str, what: str, error: type[TacitError]) -> Any:
-    """What has this name in this file, None if nothing has it; `error` in one sentence where the file cannot be used.
+    """What has this name in this file; `error` in one sentence where the file cannot be used or nothing has the name.
 
     The file is run: it is code that the person trusts."""
     file, _, name = place.rpartition(":")
@@ -29,7 +30,10 @@ def from_file(place: str, what: str, error: type[TacitError]) -> Any:
         spec.loader.exec_module(module)
     except Exception as problem:
         raise error(f"{file} could not be read: {type(problem).__name__}: {problem}") from problem
-    return getattr(module, name, None)
+    if not hasattr(module, name):
+        own = [one for one, value in vars(module).items() if getattr(value, "__module__", None) == spec.name]
+        raise error(f"{file} has no {what} {name!r}; {nearest(name, own)}")
+    return getattr(module, name)
 
 
 def extra(module: str, what: str, name: str) -> Any:
@@ -38,4 +42,4 @@ def extra(module: str, what: str, name: str) -> Any:
         return import_module(module)
     except ImportError:
         package = module.partition(".")[0]
-        raise ConfigError(f"{what} needs {package}; install it with pip install 'tacit[{name}]'") from None
+        raise ConfigError(f"{what} needs {package}; install it with {install(name)}") from None

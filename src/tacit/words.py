@@ -1,4 +1,4 @@
-"""What a wrong name was meant to be: the way out that every room's errors offer."""
+"""The ways out that every room's errors offer: what a wrong name was meant to be, how what is missing is installed."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -15,3 +15,8 @@ def nearest(name: str, valid: Iterable[str], first: Sequence[str] = ()) -> str:
 def close(name: str, valid: Iterable[str]) -> list[str]:
     """The valid names that this one may be a slip of; often none."""
     return get_close_matches(name, list(valid))
+
+
+def install(extra: str) -> str:
+    """How an extra is installed: from tacit's own folder, since no index has it."""
+    return f"pip install -e '.[{extra}]' in tacit's folder"

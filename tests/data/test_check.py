@@ -162,6 +162,11 @@ def test_column_names_of_every_kind_of_file(tmp_path: Path, visits: Path) -> Non
     assert column_names(tmp_path) == ()
     with pytest.raises(DataError, match="there is no"):
         column_names(tmp_path / "none.csv")
+    np.save(tmp_path / "emb.npy", np.eye(2))
+    with pytest.raises(
+        DataError, match=r"emb\.npy is no CSV.*arrays go into one \.npz file, with numpy\.savez\(FILE, x="
+    ):
+        column_names(tmp_path / "emb.npy")
 
 
 def test_a_folder_template_asks_for_a_shape(tmp_path: Path) -> None:

@@ -159,5 +159,5 @@ def test_a_label_column_that_no_name_suggests_is_open(tmp_path: Path) -> None:
 
 
 def test_help_keeps_the_name_of_the_extra() -> None:
-    assert "tacit[hub]" in tacit("fetch", "--help").output
+    assert ".[hub]" in tacit("fetch", "--help").output
     assert "no newlines in cells" in tacit("declare", "--help").output

@@ -16,6 +16,7 @@ from visits import FACTS, ROWS, looks_right
 
 from tacit.data.declaration import Declaration
 from tacit.data.own import from_arrays, from_datasets, from_frame, open_declared
+from tacit.data.sources import open_source
 from tacit.errors import DataError
 
 
@@ -123,6 +124,18 @@ def test_torch_datasets() -> None:
     assert (tx.shape, ty.tolist()) == ((3, 3), [0, 1, 0])
     with pytest.raises(DataError, match=r"'c', which is no declared task"):
         from_datasets(declared, {"c": data})
+
+
+def test_bytes_of_pictures_are_divided_in_datasets_too() -> None:
+    x, y = torch.arange(96, dtype=torch.uint8).reshape(4, 1, 4, 6), torch.tensor([0, 1, 0, 1])
+    facts = {"name": "n", "labels": "0..1", "shape": [1, 4, 6], "tasks": [{"name": "a", "size": 4}]}
+    stream = from_datasets(Declaration.of(facts), {"a": TensorDataset(x, y)}, test={"a": TensorDataset(x, y)})
+    rows, wanted = torch.arange(4), x.float() / 255
+    for source in (stream[0].records(), (x, y), (x.numpy(), y)):
+        assert torch.equal(open_source(source, (1, 4, 6)).fetch(rows), wanted)
+    assert stream[0].test is not None and np.array_equal(stream[0].test()[0], wanted.numpy())
+    flat = open_source((x.reshape(4, 24), y), None).fetch(rows)
+    assert flat.dtype == torch.uint8  # no picture: numbers that a network may look up
 
 
 def test_no_error_quotes_a_record() -> None:

@@ -12,6 +12,8 @@ import yaml
 from visits import CSV, ROWS, declare, looks_right
 
 from tacit import Budget, Declared, Ledger, Vault
+from tacit.data.check import check
+from tacit.data.look import look
 from tacit.data.own import open_declared
 from tacit.errors import DataError
 
@@ -155,3 +157,22 @@ def test_embeddings_as_a_column_of_lists(kind: pa.DataType, tmp_path: Path) -> N
     parquet.write_table(table.append_column("age", pa.array([1] * 5)), tmp_path / "e.parquet")
     with pytest.raises(DataError, match=r"'embedding' holds lists, and then it is the only feature; say features: \["):
         open_declared(place)
+
+
+def test_lists_of_another_length(tmp_path: Path) -> None:
+    """Of a public file it is said; of a private one the owner sees it, and nobody else."""
+    table = pa.table({"embedding": [[1.0, 2.0], None, [3.0, 4.0]], "label": [0, 1, 0]})
+    parquet.write_table(table, tmp_path / "e.parquet")
+    facts = {"name": "e", "files": {"train": "e.parquet"}, "labels": [0, 1], "tasks": [{"name": "all", "size": 5}]}
+    place = tmp_path / "e.yaml"
+    place.write_text(yaml.safe_dump({**facts, "shape": [3], "public": True}))
+    said = {one.what: one for one in check(place)}["train"]
+    assert not said.ok and "'embedding' has lists that are not of 3 numbers; correct shape" in said.says
+    with pytest.raises(DataError, match="has lists that are not of 3 numbers"):
+        open_declared(place)[0].records()
+    place.write_text(yaml.safe_dump({**facts, "shape": [3]}))
+    said = {one.what: one for one in check(place)}["train"]
+    assert said.ok and "how long the lists of 'embedding' are is private, and --look shows it" in said.says
+    assert look(place)[0].says == "none are lists of 3 numbers; compare shape with the length of the lists"
+    place.write_text(yaml.safe_dump({**facts, "shape": [2], "public": True}))
+    assert {one.what: one for one in check(place)}["train"].ok and look(place)[0].says.startswith("most are lists of 2")

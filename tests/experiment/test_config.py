@@ -8,8 +8,11 @@ import yaml
 from blobs import make_config
 
 from tacit.errors import ConfigError
+from tacit.experiment.changes import override, parse, value_of
 from tacit.experiment.config import Accumulation, Config, Sweep
-from tacit.experiment.loading import load, override, preset_names, presets
+from tacit.experiment.loading import load, preset_names, presets
+from tacit.experiment.settings import parameters
+from tacit.learners import HOMES, find
 
 PLAIN: dict[str, Any] = {"name": "n", "data": {"source": "digits", "scenario": "permuted", "tasks": 2}}
 
@@ -57,6 +60,7 @@ WRONG = {
     "evaluation.test=pubic": "evaluation.test must be one of .*, got 'pubic'; did you mean public",
     "seeds=[1, 1]": r"seeds must be different whole numbers ≥ 0, got \[1, 1\]",
     "name=": "name must be a text, got None",
+    "device=gpu": r"device must be 'cpu' or 'cuda' \(one of several GPUs: 'cuda:1'\), got 'gpu'",
     "kind=rum": "kind = 'rum' is not a kind of configuration; did you mean run",
     "learner": "--set takes key=value",
     "seeds.first=1": None,
@@ -105,3 +109,64 @@ def test_a_broken_file_is_one_sentence(tmp_path: Path) -> None:
     file.write_text("- 1\n")
     with pytest.raises(ConfigError, match="holds no keys"):
         load(file)
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_every_learner_shows_all_its_keys(name: str) -> None:
+    """Also where nothing is set, and what is written down reads back."""
+    found = Config.of({**PLAIN, "learner": name})
+    hidden = {"budget", "network", "seed", "device", "stream", "ledger", "store"}
+    assert set(found.learner.options) == set(parameters(find(name))) - hidden
+    written = yaml.safe_load(found.to_yaml())
+    assert Config.of(written) == found and ("model" in written) == found.learner.has_network
+    assert not found.learner.has_network or written["model"]["hidden"] == [256, 256]
+
+
+def test_a_learner_without_a_network_takes_no_model() -> None:
+    linear = load({**PLAIN, "learner": "cosine"}, ["model.network=linear", "model.zero=true"])
+    assert linear == Config.of({**PLAIN, "learner": "cosine"})
+    for name in ("CosineClassifier", "MomentsClassifier", "LifelongDP"):
+        with pytest.raises(ConfigError, match=rf"{name} trains no network, so model\.network = 'pretrained' and its"):
+            load({**PLAIN, "learner": name}, ["model.adapter=film"])
+
+
+def test_an_adapter_by_one_option() -> None:
+    base = {**PLAIN, "data": PLAIN["data"] | {"features": "vit-b16"}, "model": {"network": "linear", "zero": True}}
+    base["learner"] = "PEFTEnsemble"
+    film = load(base, ["model.adapter=film"])
+    assert isinstance(film, Config) and film.data.features is None and film.model.network == "pretrained"
+    assert film.model.options["backbone"] == "vit-b16" and film.model.options["adapter"] == "film"
+    lora = load(base, ["model.adapter=lora", "data.features=efficientnet-lite0", "model.rank=4"])
+    assert isinstance(lora, Config) and lora.data.features is None
+    assert lora.model.options["backbone"] == "efficientnet-lite0" and lora.model.options["rank"] == 4
+    with pytest.raises(ConfigError, match=r"trains inside a backbone, and data\.features = 'a\.npy' is a file"):
+        load(base, ["model.adapter=film", "data.features=a.npy"])
+
+
+def test_none_is_null() -> None:
+    found = load({**PLAIN, "learner": {"method": "AGEM", "steps": 3}}, ["learner.steps=None"])
+    assert isinstance(found, Config) and found.learner.options["steps"] is None and value_of("[None, 1]") == [None, 1]
+
+
+def test_directories_and_files_are_written_down_by_their_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vit").mkdir()
+    (tmp_path / "AGEM").mkdir()
+    (tmp_path / "vit-b16").mkdir()
+    (tmp_path / "own.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert parse("data.features=vit") == ("data.features", str(tmp_path / "vit"))
+    assert parse("model.backbone=./vit")[1] == str(tmp_path / "vit")
+    assert parse("learner.backbone=own.py:Net")[1] == f"{tmp_path / 'own.py'}:Net"
+    assert parse("data.features=vit-b16")[1] == "vit-b16" and parse("learner=AGEM")[1] == "AGEM"
+    assert parse("data.features=nothing/here")[1] == "nothing/here"
+
+
+def test_a_file_without_a_name_is_called_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump({"data": PLAIN["data"]}))
+    assert load(file).name == "mine"
+    file.write_text(yaml.safe_dump({"kind": "sweep", "base": {"data": PLAIN["data"]}, "grid": {"seeds": [1]}}))
+    found = load(file)
+    assert isinstance(found, Sweep) and isinstance(found.base, dict) and found.name == found.base["name"] == "mine"

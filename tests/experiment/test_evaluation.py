@@ -1,16 +1,20 @@
 """Accuracy is free on public test sets, a committed and charged query otherwise, or not asked for."""
 
 import csv
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from blobs import killed_at, make_blobs, make_config
 
+from tacit import CosineClassifier, Stream, StreamInfo, Task, TaskInfo
 from tacit.errors import ConfigError
 from tacit.experiment.config import EvaluationSection
-from tacit.experiment.evaluation import ChargedQueries, examiner
+from tacit.experiment.evaluation import ChargedQueries, PublicTests, examiner
 from tacit.experiment.folder import SeedFolder
 from tacit.experiment.runner import run
 from tacit.experiment.summary import Summary
@@ -84,3 +88,25 @@ def test_it_can_be_left_out(tmp_path: Path) -> None:
 def test_a_public_test_set_must_be_there() -> None:
     with Ledger.throwaway() as ledger, pytest.raises(ConfigError, match="'public' needs a public test set"):
         examiner(EvaluationSection(test="public"), Private(0), Vault(ledger), Budget(epsilon=1.0, delta=1e-5))
+
+
+def test_the_spread_counts_noise_and_coins() -> None:
+    """Right answers of 200 of 1,000 declared units whom coins put into the test part, over 200."""
+    info = replace(make_blobs(0).info, tasks=tuple(replace(task, size=1000) for task in make_blobs(0).info.tasks))
+    with Ledger.throwaway() as ledger:
+        budget = Budget(epsilon=5.0, delta=1e-5)
+        found = ChargedQueries(stream=info, vault=Vault(ledger), budget=budget, share=0.2)
+    rng = np.random.default_rng(0)
+    drawn = (rng.binomial(1000, 0.2, 100_000) + rng.normal(0, found.plan(0).std, 100_000)) / 200
+    assert found.noise == pytest.approx(drawn.std(), rel=0.02) and found.noise > 1.2 * found.plan(0).std / 200
+
+
+def test_bytes_of_pictures_are_asked_about_as_they_are_learnt_from() -> None:
+    facts = TaskInfo(name="t", number=0, labels=(0, 1), size=2)
+    x = np.full((2, 1, 2, 2), 255, np.uint8)
+    info = StreamInfo(name="s", shape=(1, 2, 2), tasks=(facts,), public=True)
+    stream = Stream(info, [Task(info=facts, records=lambda: (x, [0, 1]), test=lambda: (x, [0, 1]))])
+    learner = CosineClassifier()
+    learner.start(info)
+    asked, _ = PublicTests(stream, learner.budget).examples(learner, 0)
+    assert asked.dtype == torch.float32 and float(asked.min()) == float(asked.max()) == 1.0

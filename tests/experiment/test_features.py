@@ -5,7 +5,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ import yaml
 from blobs import make_config
 
 from tacit.data.named import load
-from tacit.errors import ConfigError, DataError, LedgerError, VaultError
+from tacit.errors import ConfigError, DataError, LearnerError, LedgerError, VaultError
 from tacit.experiment import feature_cache, features
 from tacit.experiment.config import Config
 from tacit.experiment.events import Said, Stop, Stopped
@@ -25,7 +25,9 @@ from tacit.experiment.features import FeatureRows, Place, of_set, of_stream
 from tacit.experiment.loading import load as load_config
 from tacit.experiment.runner import run
 from tacit.experiment.streams import open_stream
+from tacit.learners import opened
 from tacit.learners.release import Release
+from tacit.models.backbones import backbone
 
 DATA = os.environ.get("TACIT_DATA")
 MODULE = """
@@ -63,9 +65,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     original = Extractor._features
 
-    def counting(self: Extractor, chunk: Any) -> torch.Tensor:
+    def counting(self: Extractor, chunk: Any, each: Any) -> torch.Tensor:
         counts.append(len(chunk))
-        return original(self, chunk)
+        return original(self, chunk, each)
 
     monkeypatch.setattr(Extractor, "_features", counting)
     return counts
@@ -102,6 +104,34 @@ def test_what_is_made_stays(small: str, seen: list[int], tmp_path: Path) -> None
     assert sum(seen[4:]) == 250 and not np.allclose(other, first, atol=0.01)
 
 
+def test_pictures_are_read_once() -> None:
+    """Reading may mean decoding; and hashing in threads keeps the order."""
+    from tacit.models.backbones import backbone
+
+    class Pictures:
+        asked: ClassVar[list[int]] = []
+        x = np.random.default_rng(0).integers(0, 256, (230, 3, 8, 8), dtype=np.uint8)
+
+        def __len__(self) -> int:
+            return len(self.x)
+
+        def __getitem__(self, rows: Any) -> np.ndarray:
+            self.asked.extend(np.arange(230)[rows].tolist())
+            found: np.ndarray = self.x[rows]
+            return found
+
+    net = backbone(torch.nn.Flatten(), shape=(3, 8, 8))
+    pictures: Any = Pictures()
+    found = feature_cache.FeatureCache(None, net, Extractor(net)).take(pictures)
+    assert sorted(Pictures.asked) == list(range(230))
+    assert np.allclose(found, pictures.x.reshape(230, -1) / 255, atol=1e-3)
+
+
+def test_many_large_records_are_hashed_in_their_order() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (40, 3, 400, 400), dtype=np.uint8)
+    assert x.nbytes > 2**24 and feature_cache.hashes(x) == [feature_cache.hashes(row[None])[0] for row in x]
+
+
 def test_a_kill_loses_at_most_one_chunk(small: str, seen: list[int]) -> None:
     stop = Stop()
 
@@ -111,10 +141,22 @@ def test_a_kill_loses_at_most_one_chunk(small: str, seen: list[int]) -> None:
 
     with pytest.raises(Stopped):
         of_set(load("digits"), small, Place(tell=tell, stop=stop)).train.x[np.arange(1000)]
-    made = sum(seen)
+    assert sum(seen) == 200  # on a CPU the next chunk is not begun before the last one is kept
     seen.clear()
     of_set(load("digits"), small, Place()).train.x[np.arange(1000)]
-    assert made <= 300 and sum(seen) == 800
+    assert sum(seen) == 800
+
+
+def test_ctrl_c_is_heard_between_batches(small: str, seen: list[int]) -> None:
+    stop = Stop()
+
+    def tell(said: Said) -> None:
+        if said.step > 200:
+            stop.ask()
+
+    with pytest.raises(Stopped, match="stopped; the features of 200 records of digits are kept"):
+        features.make(load("digits"), small, Place(tell=tell, stop=stop), 1000)
+    assert seen == [100, 100, 100]
 
 
 def test_a_record_has_the_same_features_whoever_else_is_there() -> None:
@@ -147,8 +189,9 @@ def test_bytes_are_divided_and_large_features_stay_finite() -> None:
 def test_the_bar_counts_public_records(small: str) -> None:
     said: list[Said] = []
     of_set(load("digits"), small, Place(tell=said.append)).train.x[np.arange(250)]
+    steps = [0, *range(8, 100, 8), 100, *range(108, 200, 8), 200, *range(208, 250, 8), 250]
     assert [(one.kind, one.name, one.step, one.of) for one in said] == [
-        ("features", "digits", step, 250) for step in (0, 100, 200, 250)
+        ("features", "digits", step, 250) for step in steps
     ]
 
 
@@ -200,6 +243,11 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
         np.save(tmp_path / "wrong.npy", rows)
         with pytest.raises(DataError, match=sentence):
             of_set(load("digits"), str(tmp_path / "wrong.npy"), Place()).train.x  # noqa: B018
+    for name in ("none.npy", "none.parquet"):
+        with pytest.raises(
+            DataError, match=rf"data\.features = '.*{name}': there is no such file; give its path, or a"
+        ):
+            of_set(load("digits"), str(tmp_path / name), Place())
     (tmp_path / "wrong.npy").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"is no file that numpy\.save wrote"):
         of_set(load("digits"), str(tmp_path / "wrong.npy"), Place())
@@ -282,6 +330,30 @@ def test_private_features_are_the_owners_alone(private: Path, small: str, tmp_pa
     assert sum(seen) == 240 and not kept.exists()
     names = {path.name for path in files(out)}
     assert not any("features" in str(path.relative_to(out)) for path in out.rglob("*")), names
+
+
+def test_a_release_names_the_backbone_of_its_features(
+    private: Path, small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(private_config(private, "small.py:Small"), tmp_path / "run", ledger=tmp_path / "scans.ledger", until="a")
+    (folder,) = (tmp_path / "run").rglob("release.json")
+    key = backbone(small).key
+    assert Release.load(folder.parent).info.features == key and key.startswith(f"{tmp_path.resolve()}/small.py:Small ")
+    learner = opened(folder.parent)  # with the network of the configuration
+    assert learner.predict(np.zeros((2, 6))).shape == (2,)
+    with pytest.raises(LearnerError, match=r"\(6,\) was declared: features by .*small\.py:Small"):
+        learner.predict(np.zeros((2, 1, 8, 8)))
+
+
+def test_public_sets_name_what_their_features_are_of(small: str, tmp_path: Path) -> None:
+    def named(source: Any, scenario: str, what: str) -> str:
+        data = {"source": source, "scenario": scenario, "features": what}
+        return open_stream(make_config(data=data).data, 0).info.features
+
+    assert named("digits", "single", small) == named(["digits"], "concatenate", small) == backbone(small).key
+    write_features(tmp_path / "own.npy", np.zeros((1797, 3), np.float32))
+    assert named("digits", "single", str(tmp_path / "own.npy")) == str((tmp_path / "own.npy").resolve())
 
 
 def test_a_task_that_is_read_again_finds_its_features(

@@ -8,10 +8,11 @@ from blobs import make_config
 from typer.testing import CliRunner
 
 from tacit.cli import app
-from tacit.commands.run import named
+from tacit.commands._asked import asked, named, plan
 from tacit.errors import ConfigError, LearnerError
+from tacit.experiment.changes import left_out
 from tacit.experiment.config import Config, Sweep
-from tacit.experiment.loading import left_out, load
+from tacit.experiment.loading import load
 from tacit.experiment.sweep import cells_of
 from tacit.learners import HOMES, find, matching
 
@@ -63,9 +64,7 @@ def test_settings_that_the_new_one_does_not_have_are_left_out() -> None:
 
 
 def cells(what: str, *sets: str) -> list[Config]:
-    plan = named(what, list(sets), alone=False)
-    assert isinstance(plan, Sweep)
-    return [cell.config for cell in cells_of(plan, Path("nowhere"))]
+    return [cell.config for cell in cells_of(plan(what, [], list(sets)), Path("nowhere"))]
 
 
 def test_in_a_sweep_it_is_the_learner_of_every_cell() -> None:
@@ -85,7 +84,7 @@ def test_a_learner_that_has_cells_keeps_its_own() -> None:
 def test_what_else_cells_differ_in_stays() -> None:
     found = cells("desai2021/permuted-mnist-certified", "learner=moments")
     assert {one.learner.method for one in found} == {"MomentsClassifier"}
-    assert [one.budget.epsilon for one in found] == [1.0, 0.5, 2.0] * 2  # one cell has another activation
+    assert [one.budget.epsilon for one in found] == [1.0, 0.5, 2.0]  # what they say of the network goes with it
     grid = cells("desai2021/permuted-mnist-paper", "learner=moments")
     assert len(grid) == 1  # its grid is over steps, which the learner does not have
     untuned = Config.of(PLAIN).tuned.how  # what cells say of how their own learners were tuned goes with them
@@ -98,4 +97,16 @@ def test_the_command_runs_it_and_says_what_it_left_out(tmp_path: Path, monkeypat
     found = CliRunner().invoke(app, [*call, "--seeds", "1", "--quiet", "--processes", "1", "--out", "r"])
     assert found.exit_code == 0, found.output
     assert "CosineClassifier has no steps, batch, lr, memory_share, memory_batch, smooth: left out" in found.stderr
-    assert (tmp_path / "r" / "method=CosineClassifier" / "metrics.json").exists()
+    assert (tmp_path / "r" / "metrics.json").exists()  # one cell is left: it is the run
+
+
+def test_every_way_to_name_it_is_the_same() -> None:
+    """Its own cells with their settings, the grid, and the paper's table beside."""
+    ways = (["learner=PEFTEnsemble"], ["learner.method=PEFTEnsemble"], asked(None, "PEFTEnsemble", None, None))
+    first, *others = [named("tobaben2025/split-cifar100", way) for way in ways]
+    assert isinstance(first, Sweep) and first.reference == "tobaben2025/A3" and all(one == first for one in others)
+    found = cells_of(first, Path("nowhere"))
+    assert [cell.config.budget.epsilon for cell in found] == [0.5, 1, 2, 8, 1e4]
+    assert {cell.config.learner.options["batch"] for cell in found} == {2500}
+    alone = [named("quickstart", way) for way in (["learner.method=agem"], asked(["seeds=2"], "agem", None, None))]
+    assert all(isinstance(one, Config) and one.learner.options["batch"] == 10 for one in alone) and alone[0] == alone[1]

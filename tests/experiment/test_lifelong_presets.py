@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tacit.data.named import find
+from tacit.experiment.changes import override
 from tacit.experiment.config import Config, Sweep
-from tacit.experiment.loading import load, override
+from tacit.experiment.loading import load
 from tacit.experiment.reference import reference
 from tacit.experiment.runner import run
 from tacit.experiment.streams import open_stream

@@ -14,10 +14,11 @@ from tacit.cli import app
 from tacit.errors import ConfigError
 from tacit.experiment import summary, table
 from tacit.experiment.comparison import show
-from tacit.experiment.config import Config, Sweep, validated
+from tacit.experiment.config import Config, Sweep
 from tacit.experiment.loading import preset_names
-from tacit.experiment.reference import printed, reference
+from tacit.experiment.reference import printed, reference, shortened
 from tacit.experiment.sweep import sweep
+from tacit.experiment.validation import validated
 
 
 def config(method: str, epsilon: float = 1.0, network: Any = None, delta: float = 1e-5, **data: Any) -> Config:
@@ -111,7 +112,7 @@ def test_the_sweeps_table_has_the_papers_columns(tmp_path: Path, monkeypatch: py
     show(cells, Console(file=out, width=200), reference("tobaben2025/A3"))
     shown = out.getvalue()
     assert "paper (ViT-B/16): average accuracy" in shown and "9.35% ± 0.14%" in shown
-    assert "not measured here; here: backbone none, 2 tasks in place of 10" in shown
+    assert "not measured here; here: backbone none, data.limit = 60, 2 tasks in place of" in shown
     many = io.StringIO()
     show([*cells, *cells, *cells], Console(file=many, width=200), reference("tobaben2025/A3"))
     line = next(line for line in many.getvalue().splitlines() if line.startswith("epsilon=2"))
@@ -137,3 +138,18 @@ def test_what_has_to_be_said_of_the_data_is_said_beside_the_numbers(
         out = io.StringIO()
         print_it(Console(file=out, width=200))
         assert out.getvalue().count("digits are here as a copy") == 1
+
+
+def test_a_shortened_run_is_remarked_on() -> None:
+    known = reference("tobaben2025/A3")
+    data = {"source": "cifar100", "scenario": "split", "tasks": 10}
+    whole = make_config(name="tobaben2025/split-cifar100", data=data, learner="cosine")
+    short = make_config(name="tobaben2025/split-cifar100", data=data | {"limit": 50}, learner="cosine")
+    assert [one for one in known.differences(short, 10) if one not in known.differences(whole, 10)] == [
+        "data.limit = 50"
+    ]
+    permuted = {"source": "mnist", "scenario": "permuted", "tasks": 2, "records": 55000}
+    own = make_config(name="lai2022/permuted-mnist", data=permuted)
+    assert shortened(own) == [] and shortened(make_config(name="mine", data=permuted)) == ["data.records = 55000"]
+    fewer = make_config(name="lai2022/permuted-mnist", data=permuted | {"records": 100, "limit": [9, 9]})
+    assert shortened(fewer) == ["data.limit = [9, 9]", "data.records = 100"]

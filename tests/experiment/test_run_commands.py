@@ -60,8 +60,24 @@ def test_wrong_calls_are_one_sentence() -> None:
 
 def test_missing_data_names_the_command_and_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACIT_DATA", str(tmp_path / "nothing"))
-    found = tacit("run", "desai2021/permuted-mnist", "--processes", "1")
-    assert found.exit_code == 1 and "tacit data fetch mnist" in found.stderr and "nothing" in found.stderr
+    for call in (["run", "desai2021/permuted-mnist", "--processes", "1"], ["sweep", "tobaben2025/split-cifar100"]):
+        found = tacit(*call)
+        assert found.exit_code == 1 and "`tacit data fetch " in found.stderr and "nothing" in found.stderr
+        assert len(found.stderr.strip().splitlines()) == 1 and not Path("runs").exists()
+    none = tacit("run", "quickstart", "--method", "cosine", "--set", "data.features=none.npy", "--out", "a/b")
+    assert none.exit_code == 1 and "there is no such file" in none.stderr and not Path("a").exists()
+
+
+def test_a_start_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+    for processes in ("1", "2"):
+        call = ["run", "quickstart", *FAST, "--method", "naive-dp", "--set", "learner.batch=900", "--seeds", "2"]
+        found = tacit(*call, "--processes", processes, "--out", "new/r")
+        assert found.exit_code == 1 and "an expected batch of 900 cannot be drawn" in found.stderr
+        assert not Path("new").exists()
+    Path("mine").mkdir()
+    assert tacit(*call, "--out", "mine").exit_code == 1 and list(Path("mine").iterdir()) == []
+    Path("mine/thesis.txt").write_text("years of work")
+    assert tacit(*call, "--out", "mine").exit_code == 1 and Path("mine/thesis.txt").exists()
 
 
 def test_presets_are_listed() -> None:

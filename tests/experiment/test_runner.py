@@ -20,6 +20,7 @@ from tacit.learners.release import Release
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.issue import checkout
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.policy import Policy
 
 Blobs = Callable[[int], Stream]
 
@@ -162,6 +163,16 @@ def test_private_data_needs_a_ledger_and_one_seed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="each seed would charge its people anew"):
         run(make_config(repeatable_noise=False, seeds=2), tmp_path / "r", stream=private, ledger=tmp_path / "l")
     assert not (tmp_path / "r").exists()  # refused before anything was made
+
+
+def test_a_method_that_is_not_private_is_refused_for_private_data_before_anything_is_charged(tmp_path: Path) -> None:
+    private, config = partial(make_blobs, public=False), make_config(repeatable_noise=False, learner={"method": "AGEM"})
+    with pytest.raises(ConfigError, match=r"AGEM is not private, and the stream 'blobs' is.*allow_unsafe = true"):
+        run(config, tmp_path / "r", stream=private, ledger=tmp_path / "l")
+    assert not (tmp_path / "r").exists() and not (tmp_path / "l").exists()
+    with Ledger(tmp_path / "l") as ledger:
+        ledger.adopt(Policy(allow_unsafe=True), by="officer", why="a baseline")
+    assert run(config, tmp_path / "r", stream=private, ledger=tmp_path / "l").metrics["epsilon_certified"] is None
 
 
 def test_private_data_is_charged_to_its_ledger(tmp_path: Path) -> None:

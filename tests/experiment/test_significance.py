@@ -16,9 +16,10 @@ from scipy import stats
 from tacit.errors import ConfigError
 from tacit.experiment import summary
 from tacit.experiment.comparison import show
-from tacit.experiment.config import Config, Sweep, validated
+from tacit.experiment.config import Config, Sweep
 from tacit.experiment.significance import baselines, compare
 from tacit.experiment.sweep import Cell, row, sweep
+from tacit.experiment.validation import validated
 
 
 def config(method: str, epsilon: float, **learner: Any) -> Config:

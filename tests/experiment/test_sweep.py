@@ -5,13 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from blobs import make_config
+from typer.testing import CliRunner
 
+from tacit.cli import app
 from tacit.errors import ConfigError
+from tacit.experiment import comparison
 from tacit.experiment import sweep as module
-from tacit.experiment.config import Config, Sweep, validated
+from tacit.experiment.config import Config, Sweep
 from tacit.experiment.events import Stop, Stopped
 from tacit.experiment.sweep import cell_name, cells_of, sweep
+from tacit.experiment.validation import validated
 
 BASE = make_config(learner={"method": "NaiveDPSGD", "steps": 3, "batch": 20}).plain()
 
@@ -90,6 +95,25 @@ def test_it_goes_on_and_tries_failed_cells_again(tmp_path: Path, monkeypatch: py
     runs.fail = set()
     assert {cell.status for cell in sweep(four, tmp_path, processes=1)} == {"done"}
     assert runs.asked[3:] == ["steps=2", "steps=3", "steps=4"]
+
+
+def test_the_folder_alone_is_enough_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs()
+    monkeypatch.setattr(module, "run", runs)
+    file, out = tmp_path / "four.yaml", tmp_path / "a folder"
+    file.write_text(yaml.safe_dump(plan(grid={"learner.steps": [1, 2, 3, 4]}).model_dump(mode="json")))
+    stopped = CliRunner().invoke(app, ["run", str(file), "--out", str(out), "--processes", "1", "--quiet"])
+    assert stopped.exit_code == 130
+    assert f"go on by: tacit run '{out}' --resume" in " ".join(stopped.stderr.split())
+    file.unlink()
+    monkeypatch.setattr(comparison, "show", lambda *_: None)
+    for command in ("run", "sweep"):
+        found = CliRunner().invoke(app, [command, str(out), "--resume", "--processes", "1", "--quiet"])
+        assert found.exit_code == 0, found.output
+    assert runs.asked == ["steps=1", "steps=2", "steps=3", "steps=3", "steps=4"]
+    assert [row["status"] for row in table(out)] == ["done"] * 4
+    wrong = CliRunner().invoke(app, ["sweep", "quickstart", "--resume"])
+    assert wrong.exit_code == 1 and "--resume needs the folder of the sweep" in wrong.stderr
 
 
 def test_after_its_time_it_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,11 @@
 """`tacit tune`, as a person calls it."""
 
 import json
+import os
 import re
+import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +14,8 @@ from blobs import make_config
 from typer.testing import CliRunner, Result
 
 from tacit.cli import app
+from tacit.experiment import tuning
+from tacit.privacy.vault import Vault
 
 FAST = ["--method", "NaiveDPSGD", "--seeds", "1", "--quiet", "--set", "data.limit=60", "--set", "data.tasks=2",
         "--set", "learner.steps=4", "--set", "learner.batch=20", "--set", "threads=1"]  # fmt: skip
@@ -90,6 +95,30 @@ def test_the_name_of_a_private_folder_says_the_day_only() -> None:
     assert [re.sub(r"\d", "0", name) for name in names] == [
         "quickstart-tuned-00000000", "quickstart-tuned-00000000-000000"
     ]  # fmt: skip
+
+
+def test_ctrl_c_says_what_goes_on_and_what_never_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = ["tune", "quickstart", *FAST, "--space", "space.yaml", "--trials", "3", "--out", "t"]
+    real, asked = tuning.accuracy, list[int]()
+
+    def second(*given: Any) -> float:
+        asked.append(1)
+        if len(asked) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return real(*given)
+
+    monkeypatch.setattr(tuning, "accuracy", second)
+    stopped = tacit(*call)
+    words = "stopped; 1 finished trials are kept in t; the same command with --out t goes on"
+    assert stopped.exit_code == 130 and words in stopped.stderr
+    assert tacit(*call).exit_code == 0 and len(asked) == 4  # the second again, and the third
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Vault, "umbrella", interrupted)
+    never = tacit(*call[:-1], "u", "--how", "private")
+    assert never.exit_code == 130 and "private tuning is never taken up again, and what was charged" in never.stderr
 
 
 def test_wrong_calls_are_one_sentence() -> None:

@@ -16,6 +16,7 @@ from tacit.errors import ConfigError
 from tacit.experiment import tuning
 from tacit.experiment.config import Config
 from tacit.experiment.events import Said
+from tacit.experiment.folder import lines
 from tacit.experiment.runner import loaded, run
 from tacit.experiment.search import search as optuna_search
 from tacit.experiment.space import Settings, Space
@@ -65,6 +66,31 @@ def test_on_the_runs_own_benchmark(tmp_path: Path) -> None:
         assert [float(row["score"]) for row in csv.DictReader(file)] == [one.score for one in found.tried]
     with pytest.raises(ConfigError, match="is not empty"):
         tune(config(), SPACE, tmp_path / "t", trials=1, stream=make_blobs)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+def test_what_was_tried_is_kept_and_the_same_call_goes_on(tmp_path: Path, sampler: Any) -> None:
+    """A stop in the middle of the third trial: two are not run again, and all come out as in one go."""
+    call: dict[str, Any] = {"trials": 4, "sampler": sampler, "stream": make_blobs}
+    whole = tune(config(), SPACE, tmp_path / "whole", **call)
+    stop, begun = tuning.Stop(), list[int]()
+
+    def third(seed: int) -> Stream:
+        begun.append(seed)
+        if len(begun) == 1 + 2 * 3:  # the facts are looked at once, then twice in each trial
+            stop.ask()
+        return make_blobs(seed)
+
+    with pytest.raises(tuning.Stopped, match=r"stopped; 2 finished trials are kept in .*t$"):
+        tune(config(), SPACE, tmp_path / "t", **(call | {"stream": third}), stop=stop)
+    assert len(lines(tmp_path / "t" / "trials.jsonl")) == 2
+    with pytest.raises(ConfigError, match="was begun with seed = 0; repeat the same call"):
+        tune(config(), SPACE, tmp_path / "t", **call, seed=1)
+    with pytest.raises(ConfigError, match="was begun with another configuration"):
+        tune(config(lca=2), SPACE, tmp_path / "t", **call)
+    said: list[Said] = []
+    found = tune(config(), SPACE, tmp_path / "t", **call, tell=said.append)
+    assert found == whole and len([line for line in said if line.name.startswith("trial")]) == 4
 
 
 def test_certificates_and_metrics_of_the_run_say_how(tmp_path: Path) -> None:
@@ -141,13 +167,16 @@ def test_trials_that_cannot_be_run_are_not_scores(tmp_path: Path) -> None:
     assert found.settings["learner.batch"] == 40 and "cannot be drawn" in failed[0].why
     with pytest.raises(ConfigError, match=r"no trial could be run; the last one: .*cannot be drawn"):
         tune(config(), {"learner.batch": {"choices": [10_000]}}, tmp_path / "u", trials=1, stream=make_blobs)
+    assert not (tmp_path / "u").exists()
 
 
 def test_what_is_missing_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="tuning needs a search space"):
         tune(config(), None, tmp_path / "t")
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ConfigError, match=r"needs the package optuna; install it with pip install 'tacit\[tuning\]'"):
+    with pytest.raises(
+        ConfigError, match=r"needs the package optuna; install it with pip install -e '\.\[tuning\]' in tacit's folder"
+    ):
         tune(config(), SPACE, tmp_path / "u", trials=1, stream=make_blobs)
 
 

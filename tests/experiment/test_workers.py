@@ -65,7 +65,7 @@ def test_a_stopped_or_killed_command_goes_on(how: signal.Signals, tmp_path: Path
     os.kill(process.pid, how)
     _, said = process.communicate(timeout=30)
     if how == signal.SIGINT:
-        assert process.returncode == 130 and "--resume goes on" in said
+        assert process.returncode == 130 and "go on by: tacit run" in said
     assert not (folder / "metrics.json").exists()
     command = [sys.executable, "-m", "tacit", "run", str(folder), "--resume", "--json", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from reference import agree, by_hand, compare, cross_entropy, flat
 from torch import nn
 
-from tacit.gradients import Clipper, clipped_sum, sequence
+from tacit.gradients import Automatic, Clipper, Flat, PerLayer, clipped_sum, sequence
 
 D = torch.float64
 
@@ -165,6 +165,22 @@ def test_chunks_change_nothing(kept, chunk, monkeypatch):
     monkeypatch.setitem(sequence.KEPT, False, kept)
     monkeypatch.setitem(sequence.CHUNK, False, chunk)
     compare(resnet(), draw(5, 3, 8, 8), labels(5), loss=cross_entropy)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, float("nan")])
+@pytest.mark.parametrize("rule", [Flat(norm=0.4), Automatic(norm=0.4), PerLayer(norms=0.4)])
+def test_rows_that_fill_up_a_batch_add_nothing(value, rule):
+    model, x, y = resnet(), draw(5, 3, 8, 8), labels(5)
+    plain = clipped_sum(model, cross_entropy, x, y, clip=rule)
+    rest, none = torch.full((3, 3, 8, 8), value, dtype=D), torch.zeros(3, dtype=torch.long)
+    agree(Clipper(model, cross_entropy, rule).sum(torch.cat([x, rest]), torch.cat([y, none]), filled=3), plain)
+
+
+def test_a_batch_of_one_can_be_filled_up_too():
+    model, x, y = resnet(), draw(1, 3, 8, 8), labels(1)
+    rest, none = torch.zeros(15, 3, 8, 8, dtype=D), torch.zeros(15, dtype=torch.long)
+    filled = Clipper(model, cross_entropy, 0.4).sum(torch.cat([x, rest]), torch.cat([y, none]), filled=15)
+    agree(filled, clipped_sum(model, cross_entropy, x, y, clip=0.4))
 
 
 def test_empty_batch_is_zero_and_runs_nothing():

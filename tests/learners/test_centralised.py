@@ -86,7 +86,8 @@ def test_it_certifies_nothing_and_is_refused_on_private_data(tmp_path: Path) -> 
     assert release.certificate.epsilon is None and "raw" in release.certificate.claims.certified.reason
     assert not Centralised.private and not any(name.startswith("memory") for name in release.tensors)
     with Ledger(tmp_path / "ledger") as ledger, pytest.raises(PolicyError, match="allow_unsafe"):
-        learn(started(public=False), Vault(ledger), [0])
+        learn(started(public=False), Vault(ledger, tmp_path / "store"), [0])
+    assert not list((tmp_path / "store").rglob("*.safetensors"))
 
 
 def test_a_task_without_records_is_learnt() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from small_world import (
 from tacit import Budget, LifelongDP, StreamInfo
 from tacit.errors import LearnerError, TacitError
 from tacit.learners.maps import Encoder, Spectrum
+from tacit.learners.release import Release
 from tacit.privacy import accounting, events
 from tacit.privacy import vault as vault_module
 from tacit.privacy.budget import Unit
@@ -80,25 +82,21 @@ def test_one_classifier_for_tasks_that_contradict_each_other_is_worse() -> None:
     assert found["routed"] > 0.95 and found["pooled"] < 0.7
 
 
-def mean_score(few: int, keep: str, tasks: int = 2) -> float:
-    """Of the task `few`, which has 40 records while the other one has 400 of the same kind; over noise."""
-    info = StreamInfo.uniform("s", labels=(0, 1), shape=(6,), size=220, tasks=tasks, public=True)
+@pytest.mark.parametrize(("few", "keep"), [(1, "heads"), (0, "full"), (0, "half")])
+def test_a_task_with_few_records_learns_from_one_that_is_alike(few: int, keep: str) -> None:
+    """From an earlier one always, from a later one where coefficients are kept; over noise."""
+    info = StreamInfo.uniform("s", labels=(0, 1), shape=(6,), size=400, tasks=2, public=True)
     x, y = records(0, 500, part=1)
-    scores = []
-    for keys in range(6):
+
+    def score(keys: int, alike: bool) -> float:
         learner = LifelongDP(budget=ONE, width=40, keep=keep, combine="routed")
         learner.start(info)
-        learn(learner, fixed(keys=keys), range(tasks), lambda n: records(0, 40 if n == few else 400, part=3 * n))
-        scores.append(learner.score(x, y, info.tasks[few]))
-    return sum(scores) / len(scores)
+        other = (lambda: records(0, 800, part=3)) if alike else nothing
+        learn(learner, fixed(keys=keys), [0, 1], lambda n: records(0, 20) if n == few else other())
+        return learner.score(x, y, info.tasks[few])
 
-
-def test_a_task_with_few_records_borrows_from_an_earlier_one_that_is_alike() -> None:
-    assert mean_score(few=1, keep="heads") > mean_score(few=0, keep="heads", tasks=1) + 0.05
-
-
-def test_later_tasks_help_earlier_ones_where_coefficients_are_kept() -> None:
-    assert mean_score(few=0, keep="full") > mean_score(few=0, keep="heads") + 0.01
+    with_it, without = (np.mean([score(keys, alike) for keys in range(6)]) for alike in (True, False))
+    assert with_it > without + 0.05
 
 
 def test_more_epochs_come_closer_to_the_minimum() -> None:
@@ -225,6 +223,57 @@ def test_records_are_retired_once_the_release_is_kept() -> None:
     with pytest.raises(TacitError):
         vault.sums(block, SumPlan(noise=1.0))
     learner.partial_fit(*records(1))
+
+
+@pytest.mark.parametrize("keep", ["heads", "half", "full"])
+def test_a_release_can_be_saved_whatever_is_kept(keep: str, tmp_path: Path) -> None:
+    learner = LifelongDP(budget=AMPLE, width=40, keep=keep)
+    learner.start(facts())
+    releases = learn(learner, fixed(), [0, 1])
+    releases[-1].save(tmp_path)
+    assert same(Release.load(tmp_path).tensors, learner.tensors())
+
+
+def test_labels_that_were_learnt_privately_are_answered_for_alone() -> None:
+    """The first task's set turned out smaller than planned: one label of two."""
+    info = facts(2)
+    learner, vault = LifelongDP(budget=AMPLE, width=40), fixed()
+    learner.start(info)
+    block = vault.with_labels(take(vault, info, 0, records(0), AMPLE), [1])
+    learner.learn(replace(info.tasks[0], labels=(1,)), block, vault)
+    learn(learner, vault, [1])
+    again = LifelongDP(budget=AMPLE, width=40)
+    again.start(info)
+    again.restore(learner.tensors(), learner.tasks_)
+    for one in (learner, again):
+        given = one.predict_proba(records(0, part=1)[0], info.tasks[0])
+        assert given[:, 1] == pytest.approx(1) and right(one, 1) > 0.9
+
+
+class Mixing(torch.nn.Module):
+    """Every row gets something of the others."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x - x.mean(0)
+
+
+def test_a_map_that_is_refused_costs_nothing() -> None:
+    learner, vault = LifelongDP(budget=ONE, features=Mixing()), fixed()
+    learner.start(facts())
+    block = take(vault, facts(), 0, records(0), ONE)
+    with pytest.raises(TacitError, match="row"):
+        learner.fit(facts().tasks[0], block, vault)
+    assert vault.ledger.epsilon(block.stream_id) == 0
+    other = LifelongDP(budget=ONE, features="encoder")
+    other.start(facts())
+    other.fit(facts().tasks[0], block, vault)
+
+
+def test_public_noise_of_the_splits_is_not_that_of_the_map() -> None:
+    learner = LifelongDP(budget=ONE, width=40)
+    learner.start(facts())
+    coins = {learner.seed, *(learner._coins(number) for number in range(50))}
+    assert len(coins) == 51
 
 
 # Bad settings.

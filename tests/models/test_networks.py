@@ -13,7 +13,7 @@ from tacit.errors import ConfigError
 from tacit.gradients import check_independent, clipped_sum
 from tacit.models import NETWORKS, build
 
-PLAIN = [name for name in NETWORKS if name != "pretrained"]  # which has its own tests: test_adapters.py
+PLAIN = [name for name in NETWORKS if name not in ("pretrained", "noisy")]  # these have tests of their own
 PAPER = {  # shape in the paper, classes, number of parameters
     "linear": ((784,), 10, 784 * 10 + 10),
     "mlp": ((784,), 10, 269_322),

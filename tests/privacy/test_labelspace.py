@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import Admit, admit_to
 
-from tacit import Budget, Ledger, SumPlan, Vault
+from tacit import Budget, Certificate, Ledger, SumPlan, Vault
 from tacit.errors import BudgetExceeded, PlanError, VaultError
 from tacit.privacy.calibrate import fits
 from tacit.privacy.events import compose
@@ -84,7 +84,10 @@ def test_a_prior_names_every_task(vault: Vault, admit: Admit) -> None:
 
 def test_from_data_is_refused_for_private_data(vault: Vault, admit: Admit, ledger: Ledger) -> None:
     block = pets(admit)
-    with pytest.raises(VaultError, match=r"depends on one record .*Prop. 4.6.*declare it .* or learn it"):
+    with pytest.raises(
+        VaultError,
+        match=r"depends on one record .*Prop. 4.6.*declare it .*label_space: task, cons.* learn it .*: learned",
+    ):
         under(FromData(), vault, block)
     assert ledger.statement(block.stream_id).exposures == ()
 
@@ -215,3 +218,19 @@ def test_the_certificate_says_where_label_sets_come_from(
         block = admit([[float(number)]], [0], labels=labels, task=str(number))
     found = vault.certificate(block, method="m")
     assert found.labels.policy == said and f"label sets    {said};" in str(found)
+    assert independent(found) == (said != "none") and not any(one.name == "label sets" for one in found.assumptions)
+
+
+def independent(certificate: Certificate) -> bool:
+    """Whether the label sets are said not to depend on the data."""
+    (facts,) = [one for one in certificate.assumptions if one.name == "public facts"]
+    assert "nominal sizes, number and timing of tasks do not depend on the data" in facts.says
+    return "label sets" in facts.says
+
+
+def test_sets_that_depend_on_the_data_are_not_said_to_be_independent(fixed: Vault, admit_fixed: Admit) -> None:
+    for space, state in ((Learned(candidates=("cat", "dog")), "checked"), (FromData(), "violated")):
+        block = pets(admit_fixed, stream=state)
+        found = fixed.certificate(under(space, fixed, block), method="m")
+        assert not independent(found)
+        assert [one.state for one in found.assumptions if one.name == "label sets"] == [state]

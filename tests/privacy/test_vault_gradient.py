@@ -5,12 +5,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from conftest import BUDGET, Admit, assert_scale, rate_is, scale_is
+from conftest import BUDGET, Admit, admit_to, assert_scale, rate_is, scale_is
 from torch import Tensor, nn
 
 from tacit import Budget, Declared, GradientPlan, Ledger, Read, Vault
 from tacit.errors import BudgetExceeded, PlanError, UnsupportedModel, VaultError
 from tacit.gradients import clipper as clipper_module
+from tacit.gradients.losses import cross_entropy
 from tacit.privacy import accounting, events
 from tacit.privacy import grant as grant_module
 from tacit.privacy import noise as noise_module
@@ -488,3 +489,42 @@ def test_only_trainable_parameters_get_a_gradient(vault: Vault, admit: Admit) ->
 def test_clipper_is_the_one_that_is_used() -> None:
     """The mutation tests patch what the grant uses; this fails if the code moves and they would patch nothing."""
     assert grant_module.Clipper is clipper_module.Clipper
+
+
+class Deep(nn.Sequential):
+    """Says how many records it wants at a time, as a backbone does."""
+
+    at_a_time = 32
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_a_deep_network_gets_few_records_at_a_time(
+    on_gpu: bool, fixed: Vault, admit_fixed: Admit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU also in batches of few sizes, which change nothing of the sum."""
+    sizes: list[int] = []
+    model = Deep(linear(5, 3))
+    model.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0])))
+    x, y = np.random.default_rng(0).normal(size=(101, 5)), np.arange(101) % 3
+    grant = fixed.grant(admit_fixed(x, y, labels=range(3)), plan(**QUIET), model, cross_entropy)
+    monkeypatch.setattr(grant, "_fill", on_gpu)
+    sizes.clear()
+    found = grant.gradient()["0.weight"]
+    assert sizes == ([32, 32, 32, 16] if on_gpu else [32, 32, 32, 5])
+    rows = torch.from_numpy(x).float(), torch.from_numpy(y)
+    expected = clipper_module.clipped_sum(model, cross_entropy, *rows, clip=1.5)["0.weight"] / 101
+    assert torch.allclose(found, expected, atol=1e-3)
+
+
+def test_a_vault_may_allow_fewer_records() -> None:
+    with Ledger.throwaway() as book:
+        vault = Vault(book, max_batch=7)
+        block = admit_to(vault, np.ones((10, 5)), np.zeros(10), public=True)
+        assert vault.grant(block, plan(), Deep(linear(5, 10)), cross_entropy)._most == 7
+
+
+def test_batches_are_filled_up_to_few_sizes() -> None:
+    for most in (1, 7, 100, 256):
+        sizes = {rows + grant_module.filling(rows, most) for rows in range(1, most + 1)}
+        assert max(sizes) == most and len(sizes) <= 6
+        assert all(grant_module.filling(rows, most) >= 0 for rows in range(1, most + 1))

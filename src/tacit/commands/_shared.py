@@ -18,6 +18,9 @@ from tacit.errors import LedgerError, TacitError
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
 
+STOPPED = 130
+"""Exit code after Ctrl-C."""
+
 # Without markup: a path or a sentence with [brackets] in it is printed as it is. Colours are given by style.
 out = Console(highlight=False, soft_wrap=True, markup=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
@@ -36,6 +39,18 @@ def sentences() -> Iterator[None]:
     except TacitError as error:
         err.print(Text.assemble(("error: ", "red"), str(error)))
         raise typer.Exit(1) from None
+
+
+@contextmanager
+def stopping(how: str) -> Iterator[None]:
+    """After Ctrl-C: the sentence that says how to go on, and the exit code that shells expect."""
+    from tacit.experiment.events import Stopped
+
+    try:
+        yield
+    except Stopped as stopped:
+        err.print(Text(f"{stopped}; {how}", style="yellow"))
+        raise typer.Exit(STOPPED) from None
 
 
 def existing(path: Path) -> "Ledger":

@@ -59,7 +59,7 @@ def data_fetch(
     source: Annotated[str | None, typer.Option(help="Another hub id, or a local folder with the same columns.")] = None,
 ) -> None:
     # A backslash keeps the bracket from being read as markup.
-    r"""Get a public data set from the Hugging Face hub (needs `pip install 'tacit\[hub]'`)."""
+    r"""Get a public data set from the Hugging Face hub (needs `pip install -e '.\[hub]'`)."""
     from tacit.data.hub import fetch
 
     with sentences():

@@ -2,14 +2,16 @@
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from tacit.commands._shared import Json, err, out, sentences
+from tacit.commands._shared import Json, err, out, sentences, stopping
+from tacit.errors import ConfigError
 
-features = typer.Typer(no_args_is_help=True, help="Features of a pretrained backbone: make, list, clear.")
+features = typer.Typer(no_args_is_help=True, help="Features of a pretrained backbone: make, list, order, clear.")
 
 
 def _names(incomplete: str) -> list[str]:
@@ -31,7 +33,7 @@ def features_build(
 ) -> None:
     """Put a public data set through a backbone once; runs with data.features find the result.
 
-    What is made stays, also after Ctrl-C; the same command goes on.
+    After Ctrl-C the same command goes on from what is made.
 
     \b
     tacit features build cifar10 --device cuda
@@ -39,12 +41,14 @@ def features_build(
     """
     from tacit.data.named import load
     from tacit.experiment.display import display
+    from tacit.experiment.events import Stop, ctrl_c
     from tacit.experiment.features import Place, make, notice
 
-    with sentences():
+    stop = Stop()
+    with sentences(), stopping("the same command goes on"):
         data = load(name)
-        with display(err, quiet=False) as tell:
-            folder = make(data, backbone, Place(device=device, compiled=compiled, tell=tell), limit)
+        with display(err, quiet=False) as tell, ctrl_c(stop):
+            folder = make(data, backbone, Place(device=device, compiled=compiled, tell=tell, stop=stop), limit)
         said = notice(name, backbone) if folder is None else [f"features of {name} by {backbone} are in {folder}"]
         out.print("\n".join(said))
 
@@ -52,7 +56,7 @@ def features_build(
 @features.command("list")
 def features_list(as_json: Json = False) -> None:
     """The features of public data sets that are kept here."""
-    from tacit.experiment.feature_folders import kept
+    from tacit.experiment.feature_folders import decoded_bytes, kept
 
     with sentences():
         found = kept()
@@ -65,6 +69,31 @@ def features_list(as_json: Json = False) -> None:
             size = f"{one.bytes / 1e6:.1f}"
             table.add_row(one.name, one.backbone, str(one.records), str(one.width), size, one.folder)
         out.print(table if found else "no features are kept; make some with: tacit features build NAME")
+        if decoded := decoded_bytes():
+            out.print(
+                f"decoded files of public sets: {decoded / 1e6:.1f} MB; they go by: tacit features clear --decoded"
+            )
+
+
+@features.command("order")
+def features_order(
+    name: Annotated[str, typer.Argument(help="A public data set.", autocompletion=_names)],
+    file: Annotated[Path, typer.Argument(help="A new .npz file.")],
+) -> None:
+    """Write a set's records (x), labels (y) and part (test) in the order that a file of features has.
+
+    For embeddings of your own: compute a row for each record of x, save them, and use the file.
+
+    \b
+    tacit features order digits digits.npz
+    tacit run tobaben2025/label-spaces-digits --set data.features=embeddings.npy
+    """
+    from tacit.data.named import load
+    from tacit.experiment.feature_files import write_order
+
+    with sentences():
+        count = write_order(load(name), file)
+        out.print(f"{count} records of {name} are in {file}; a file of features has a row for each, in this order")
 
 
 @features.command("clear")
@@ -72,11 +101,16 @@ def features_clear(
     what: Annotated[
         str | None, typer.Argument(metavar="[NAME|RUN]", help="A data set, or a run folder; all sets if left out.")
     ] = None,
+    decoded: Annotated[
+        bool, typer.Option("--decoded", help="In their place, files of public sets that were decoded once.")
+    ] = False,
 ) -> None:
     """Delete kept features: of a public data set, of all of them, or of the private records of a run.
 
     They can be made again. A run that is not finished makes those of its private records anew when it goes on."""
-    from tacit.experiment.feature_folders import clear
+    from tacit.experiment.feature_folders import clear, clear_decoded
 
     with sentences():
-        out.print(clear(what))
+        if decoded and what is not None:
+            raise ConfigError(f"--decoded deletes those of all sets, got {what!r} as well; leave one out")
+        out.print(clear_decoded() if decoded else clear(what))

@@ -1,9 +1,8 @@
 """`tacit run`, `tacit sweep`, `tacit presets`: experiments from one command each."""
 
 import json
+import shlex
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,15 +11,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tacit.commands._shared import Json, err, out, sentences
+from tacit.commands._asked import asked, named, plan
+from tacit.commands._shared import Json, err, out, sentences, stopping
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.experiment.config import Accumulation, Config, Sweep
     from tacit.experiment.sweep import Cell
-
-STOPPED = 130
-"""Exit code after Ctrl-C."""
 
 
 def _names(incomplete: str) -> list[str]:
@@ -55,7 +52,7 @@ Processes = Annotated[int | None, typer.Option(min=1, help="How many at a time; 
 def run(
     what: What,
     sets: Sets = None,
-    method: Annotated[str | None, typer.Option(help="The learner: short for --set learner.method=…")] = None,
+    method: Annotated[str | None, typer.Option(help="The learner: short for --set learner=…")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The budget: short for --set budget.epsilon=…")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many, from 0: short for --set seeds=…")] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="The run folder; otherwise runs/NAME-TIME.")] = None,
@@ -87,11 +84,10 @@ def run(
     from tacit.experiment.sweep import sweep as run_cells
     from tacit.experiment.table import show
 
-    short = {"learner.method": method, "budget.epsilon": epsilon, "seeds": seeds}
-    asked = [*(sets or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
-    with sentences(), stopping("--resume goes on from here"):
-        config = named(what, asked, alone=method is not None)
+    with sentences():
+        config = named(what, asked(sets, method, epsilon, seeds))
         place = _place(what, config, folder, resume=resume)
+    with sentences(), stopping(f"go on by: tacit run {shlex.quote(str(place))} --resume"):
         if until is not None and isinstance(config, Sweep | Accumulation):
             raise ConfigError(
                 f"--until {until} is for a single run, and {what} is of the kind {config.kind!r}; leave it out"
@@ -122,27 +118,36 @@ def sweep(
     ] = None,
     sets: Sets = None,
     folder: Annotated[Path | None, typer.Option("--out", help="The folder; the same again goes on.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in the folder, as begun.")] = False,
     ledger: TheLedger = None,
     processes: Processes = None,
     limit_minutes: Annotated[float | None, typer.Option(min=0, help="Start no run after so many minutes.")] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Run a grid over any keys; one CSV of all cells. Called again with the same --out, it goes on.
+    """Run a grid over any keys; one CSV of all cells. Called again with the same --out, or with the folder, it goes on.
 
     \b
     tacit sweep quickstart --grid learner.noise=1,2 --grid budget.epsilon=0.5,1,2 --out runs/grid
     tacit sweep compare --out runs/compare --limit-minutes 30
+    tacit sweep runs/compare --resume
     """
     from tacit.experiment.display import display
+    from tacit.experiment.loading import is_sweep
     from tacit.experiment.sweep import sweep as run_all
 
-    with sentences(), stopping("the same command goes on"):
-        plan = _plan(what, grid or [], sets or [])
-        place = folder or Path("runs") / plain_name(plan.name)
+    with sentences():
+        cells_to_run = plan(what, grid or [], sets or [])
+        own = Path(what) if Path(what).is_dir() and is_sweep(Path(what)) else None
+        if resume and folder is None and own is None:
+            raise ConfigError(f"--resume needs the folder of the sweep: tacit sweep FOLDER --resume, got {what!r}")
+        place = folder or own or Path("runs") / plain_name(cells_to_run.name)
+    with sentences(), stopping(f"go on by: tacit sweep {shlex.quote(str(place))} --resume"):
         with display(err, quiet=quiet) as tell:
-            cells = run_all(plan, place, ledger=ledger, processes=processes, limit_minutes=limit_minutes, tell=tell)
-        _show_cells(cells, place, plan.reference, as_json=as_json)
+            cells = run_all(
+                cells_to_run, place, ledger=ledger, processes=processes, limit_minutes=limit_minutes, tell=tell
+            )
+        _show_cells(cells, place, cells_to_run.reference, as_json=as_json)
 
 
 def presets(as_json: Json = False) -> None:
@@ -183,57 +188,6 @@ def _place(what: str, config: "Config | Accumulation | Sweep", given: Path | Non
     return Path("runs") / f"{plain_name(config.name)}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def named(what: str, sets: list[str], *, alone: bool) -> "Config | Accumulation | Sweep":
-    """The configuration that is asked for. Of a sweep with a method of one's own (`alone`): its base, with that."""
-    from tacit.experiment.loading import load, plain
-
-    values = plain(what)
-    if values.get("kind") != "sweep":
-        _say_left_out(values, sets)
-        return load(what, sets)
-    return load(values["base"], sets) if alone else _plan(what, [], sets)
-
-
-def _say_left_out(values: dict[str, Any], sets: list[str]) -> None:
-    """A note on the settings that a learner which is set by its name does not have."""
-    from tacit.experiment.loading import left_out, named_learner, parsed
-
-    changes = parsed(sets)
-    if (name := named_learner(changes)) and (without := left_out(values, changes)):
-        err.print(f"{name} has no {', '.join(without)}: left out", style="dim")
-
-
-def _plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
-    """The sweep of a file, or the one that the options describe; options of the call count."""
-    from tacit.experiment.config import Sweep
-    from tacit.experiment.loading import load, named_learner, override, parsed, plain, value_of, with_learner
-
-    lines = [one.partition("=") for one in grid]
-    for key, equals, _ in lines:
-        if not key or not equals:
-            raise ConfigError(f"--grid takes key=value,value,…, such as learner.noise=1,2, got {key!r}")
-    points = {key: tuple(value_of(f"[{text}]")) for key, _, text in lines}
-    values = plain(what)
-    if values.get("kind") != "sweep":
-        _say_left_out(values, sets)
-        base = override(values, parsed(sets))
-        values = {"kind": "sweep", "name": f"{base.get('name', what)}-sweep", "base": base, "grid": points}
-    else:
-        base = values["base"] if isinstance(values["base"], dict) else plain(values["base"])
-        changes = parsed(sets)
-        _say_left_out(base, sets)
-        if name := named_learner(changes):
-            values = with_learner(values, name)
-        values["base"] = override(base, changes)
-        load(values["base"])  # a wrong key or value is said before the first cell
-        said = {key for key, _ in changes}  # what the call says counts more than what the cells say
-        values["cells"] = [{k: v for k, v in cell.items() if k not in said} for cell in values.get("cells", ())]
-        values["grid"] = {**{k: v for k, v in values.get("grid", {}).items() if k not in said}, **points}
-    found = load(values)
-    assert isinstance(found, Sweep)
-    return found
-
-
 def _show_curves(found: Any, *, as_json: bool) -> None:
     if as_json:
         out.print_json(json.dumps(found))
@@ -262,18 +216,6 @@ def _show_cells(cells: "list[Cell]", place: Path, beside: str | None, *, as_json
         out.print(f"\neach run, its releases and certificates: {place}")
     if any(cell.status.startswith("failed") for cell in cells):
         raise typer.Exit(1)
-
-
-@contextmanager
-def stopping(how: str) -> Iterator[None]:
-    """After Ctrl-C: the sentence that says how to go on, and the exit code that shells expect."""
-    from tacit.experiment.events import Stopped
-
-    try:
-        yield
-    except Stopped as stopped:
-        err.print(Text(f"{stopped}; {how}", style="yellow"))
-        raise typer.Exit(STOPPED) from None
 
 
 def plain_name(name: str) -> str:

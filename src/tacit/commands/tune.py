@@ -1,14 +1,19 @@
 """`tacit tune`: choose settings honestly, and write down how."""
 
 import json
+import shlex
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.text import Text
 
-from tacit.commands._shared import Json, err, out, sentences
-from tacit.commands.run import Quiet, Sets, TheLedger, What, named, plain_name, stopping
+from tacit.commands._asked import asked, base
+from tacit.commands._shared import STOPPED, Json, err, out, sentences, stopping
+from tacit.commands.run import Quiet, Sets, TheLedger, What, plain_name
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,7 +43,7 @@ def tune(
         Literal["logarithmic", "geometric"], typer.Option(help="Privately: how the number of trials is drawn.")
     ] = "geometric",
     sets: Sets = None,
-    method: Annotated[str | None, typer.Option(help="The learner: short for --set learner.method=…")] = None,
+    method: Annotated[str | None, typer.Option(help="The learner: short for --set learner=…")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The budget: short for --set budget.epsilon=…")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many, from 0: short for --set seeds=…")] = None,
     tuner_seed: Annotated[int, typer.Option(min=0, help="Of the tuner.")] = 0,
@@ -54,25 +59,26 @@ def tune(
     \b
     tacit tune quickstart --method NaiveDPSGD --space space.yaml --trials 20
     tacit tune quickstart --method NaiveDPSGD --space space.yaml --how held-tasks --set data.held=2
-    tacit tune visits.yaml --space space.yaml --proxy quickstart
+    tacit tune visits.yaml --space space.yaml --proxy quickstart --set model.network=mlp
     tacit tune visits.yaml --space space.yaml --how private --ledger visits.ledger --method NaiveDPSGD
     tacit tune tobaben2025/split-cifar100 --method PEFTEnsemble --epsilon 1 --protocol tobaben2025
 
-    space.yaml: learner.lr: {low: 0.001, high: 1, log: true}. Of a sweep, its base is tuned.
+    space.yaml: learner.lr: {low: 0.001, high: 1, log: true}. Of a sweep, its base is tuned. A proxy's records have
+    another shape than yours, so the network must read any.
+    After Ctrl-C, the same command with the same --out goes on; private tuning never does, and stays charged.
     """
     from tacit.experiment.config import Config
     from tacit.experiment.display import display
     from tacit.experiment.tuning import tune as tune_all
 
-    short = {"learner.method": method, "budget.epsilon": epsilon, "seeds": seeds}
-    asked = [*(sets or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
-    with sentences(), stopping("what was tried is lost; call it again"):
-        config = named(what, asked, alone=True)
+    with sentences():
+        config = base(what, asked(sets, method, epsilon, seeds))
         if not isinstance(config, Config):
             raise ConfigError(
                 f"{what} is of the kind {config.kind!r}, and only runs are tuned; give a run or a sweep of runs"
             )
         place = folder or Path("runs") / f"{plain_name(config.name)}-tuned-{_when(how)}"
+    with sentences(), stopping(f"the same command with --out {shlex.quote(str(place))} goes on"), _at_once(how):
         with display(err, quiet=quiet) as tell:
             found = tune_all(
                 config,
@@ -96,6 +102,19 @@ def tune(
 def register(app: typer.Typer) -> None:
     """Put the command into the app."""
     app.command("tune")(tune)
+
+
+@contextmanager
+def _at_once(how: str) -> Iterator[None]:
+    """Ctrl-C in private tuning: how many trials there were is a secret, so none is kept to go on from."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if how != "private":
+            raise
+        said = "stopped; private tuning is never taken up again, and what was charged stays charged: tacit ledger show"
+        err.print(Text(said, style="yellow"))
+        raise typer.Exit(STOPPED) from None
 
 
 def _when(how: str) -> str:

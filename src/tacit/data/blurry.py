@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.data.cut import Limit, cut, generator, limited, nominal, of_labels, stream, whole
+from tacit.data.cut import Limit, cut, generator, limited, nominal, of_labels, stream
 from tacit.data.samples import DataSet, Rows
-from tacit.data.stream import Label, Stream, TaskInfo
+from tacit.data.stream import Label, Stream, TaskInfo, whole
 from tacit.errors import DataError
 
 

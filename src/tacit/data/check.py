@@ -126,5 +126,7 @@ def _declared(path: Path) -> Iterator[Finding]:
             yield Finding(what=part, ok=False, says=str(error))
         else:
             kinds = "; features outside `categories` are taken as numbers" if isinstance(reader, Table) else ""
+            if isinstance(reader, Table) and reader.lists and part == "train" and not declared.public:
+                kinds += f"; how long the lists of {reader.lists[0]!r} are is private, and --look shows it to the owner"
             says = f"{file} can be read as declared, records of shape {reader.shape}{kinds}"
             yield Finding(what=part, ok=True, says=says)

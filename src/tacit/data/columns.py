@@ -77,6 +77,11 @@ def numbers(column: Any, decimal: Decimal = ".") -> NDArray[np.float64]:
     return values
 
 
+def all_of(column: Any, width: int) -> bool:
+    """Whether all lists that there are have this length."""
+    return bool(pc.all(pc.equal(pc.list_value_length(column), width), min_count=0).as_py())
+
+
 def vectors(column: Any, width: int, decimal: Decimal = ".") -> NDArray[np.float64]:
     """A list of `width` numbers per record, NaN in place of a list that is missing or has another length."""
     lists = pa.chunked_array([column]) if isinstance(column, pa.Array) else column

@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from tacit.data.cut import Limit, cut, generator, limited, nominal, of_labels, stream, whole
+from tacit.data.cut import Limit, cut, generator, limited, nominal, of_labels, stream
 from tacit.data.samples import Array, DataSet, Map
-from tacit.data.stream import Label, Stream, Task, TaskId, TaskInfo
+from tacit.data.stream import Label, Stream, Task, TaskId, TaskInfo, whole
 from tacit.errors import DataError
 
 

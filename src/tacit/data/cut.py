@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tacit.data.samples import Array, DataSet, Features, Map, Rows, Samples
-from tacit.data.stream import Label, Protected, Stream, StreamInfo, Task, TaskId, TaskInfo
+from tacit.data.stream import Label, Protected, Stream, StreamInfo, Task, TaskId, TaskInfo, whole
 from tacit.errors import DataError
 
 PERSON_RECORDS = 400
@@ -117,9 +117,3 @@ def units(unit: Protected, tasks: int, records_per_unit: int | None) -> Units:
 def nominal(rows: Rows, ids: Array | None = None) -> int:
     """The declared size of a public benchmark's task: its number of units, at least 1."""
     return max(1, len(rows) if ids is None else len(np.unique(ids[rows])))
-
-
-def whole(name: str, value: Any, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise DataError(f"{name} must be a whole number ≥ {least}, got {value!r}")
-    return int(value)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.data.samples import Array, Rows
 from tacit.errors import DataError
+from tacit.words import install
 
 Bytes = NDArray[np.uint8]
 JPEG = b"\xff\xd8"
@@ -85,7 +86,7 @@ def read_images(path: Path, shape: tuple[int, ...]) -> Bytes:
 def once(path: Path, decoded: Callable[[], Array], *, mapped: bool = False) -> Array:
     """What `decoded` makes of a public file; made once, then found in the cache folder. `mapped`: and read from there
     row by row, when it is needed."""
-    kept = cache_folder() / "decoded" / f"{path.parent.name}-{path.stem}-{_identity(path)}.npy"
+    kept = decoded_folder() / f"{path.parent.name}-{path.stem}-{_identity(path)}.npy"
     if not kept.is_file():
         made = decoded()
         _keep(kept, made)
@@ -99,7 +100,7 @@ def decode(content: Any, shape: tuple[int, ...]) -> Bytes:
     try:
         from PIL import Image
     except ImportError:
-        raise DataError("reading images needs pillow; install it with pip install 'tacit[images]'") from None
+        raise DataError(f"reading images needs pillow; install it with {install('images')}") from None
 
     channels, height, width = shape
     with Image.open(io.BytesIO(content)) as image:
@@ -112,6 +113,11 @@ def decode(content: Any, shape: tuple[int, ...]) -> Bytes:
 def cache_folder() -> Path:
     """Where tacit keeps public things that it can make again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tacit"
+
+
+def decoded_folder() -> Path:
+    """Where decoded files are kept."""
+    return cache_folder() / "decoded"
 
 
 def held_out(name: str, count: int, test: int) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ import pyarrow.parquet as parquet
 from tacit.data.formats import decode, write_idx
 from tacit.data.named import GREY, IDX, Hub, data_folder, entry, way_out
 from tacit.errors import DataError
+from tacit.words import install
 
 PARTS = {"train": ("train", "train.parquet"), "test": ("t10k", "test.parquet")}
 """Part of the hub's set → the prefix of idx files, the Parquet file."""
@@ -45,7 +46,7 @@ def _load(source: str, hub: Hub, name: str) -> Any:
     try:
         import datasets
     except ImportError:
-        raise DataError("fetching needs the package datasets; install it with pip install 'tacit[hub]'") from None
+        raise DataError(f"fetching needs the package datasets; install it with {install('hub')}") from None
     try:
         with _quiet("huggingface_hub", "datasets"):
             found = datasets.load_dataset(source)

@@ -63,8 +63,10 @@ def _sights(declared: Declaration, table: Table) -> Iterator[Sight]:
         if name in declared.categories:
             yield _sight(name, "are declared categories", right[name], rows, f"compare categories.{name}")
         else:
-            hint = f"see files.decimal, or list the values of a text column under categories.{name}"
-            yield _sight(name, "are numbers", right[name], rows, hint)
+            several = f"are lists of {int(np.prod(table.shape))} numbers", "compare shape with the length of the lists"
+            single = "are numbers", f"see files.decimal, or list the values of a text column under categories.{name}"
+            says, hint = several if name in table.lists else single
+            yield _sight(name, says, right[name], rows, hint)
     yield _sight(label, "are declared labels", right[label], rows, "compare labels", whole="most")
     if task is not None:
         yield _sight(task, "are declared tasks", right[task], rows, "compare the names of tasks", whole="most")

@@ -16,6 +16,7 @@ from tacit.data.declaration import Declaration
 from tacit.data.facts import plain_name
 from tacit.data.folders import ImageFolder
 from tacit.data.samples import Array, Floats
+from tacit.data.sources import as_read, tensor
 from tacit.data.stream import Loader, Stream, Task, TaskInfo
 from tacit.data.tables import CSV, PARQUET, open_file, open_frame
 from tacit.errors import DataError
@@ -191,7 +192,7 @@ def _tester(test: Reader, facts: TaskInfo) -> Loader:
 
 def _stacked(data: Any, shape: tuple[int, ...], facts: TaskInfo) -> tuple[Any, ...]:
     rows = [data[number] for number in range(len(data))]
-    x = np.asarray([np.asarray(row[0]) for row in rows], dtype=np.float32).reshape(-1, *shape)
+    x = as_read(tensor(np.asarray([np.asarray(row[0]) for row in rows]).reshape(-1, *shape))).float().numpy()
     y = np.asarray([np.asarray(row[1])[()] for row in rows])
     keep = np.isin(y, facts.labels)
     return x[keep], y[keep]

@@ -67,6 +67,8 @@ class DataSet:
     """Those columns that have one value in all records of a person."""
     rate: float | None = None
     """Samples a second, for raw sensors."""
+    features: str = ""
+    """What the samples were put through before, see `StreamInfo.features`."""
 
     @cached_property
     def train(self) -> Samples:

@@ -11,10 +11,10 @@ from itertools import product
 
 import numpy as np
 
-from tacit.data.cut import Limit, Units, cut, generator, limited, nominal, of_labels, people, stream, units, whole
+from tacit.data.cut import Limit, Units, cut, generator, limited, nominal, of_labels, people, stream, units
 from tacit.data.samples import Array, DataSet, Map, Rows, Samples
 from tacit.data.sensors import windows
-from tacit.data.stream import Protected, Stream, TaskId, TaskInfo
+from tacit.data.stream import Protected, Stream, TaskId, TaskInfo, whole
 from tacit.errors import DataError
 from tacit.words import nearest
 

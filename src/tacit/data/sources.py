@@ -45,7 +45,7 @@ def open_source(source: Any, shape: tuple[int, ...] | None) -> Source:
         found = _arrays(*source)
         if not isinstance(source, Made):
             return found
-        raw = _tensor(source.raw)
+        raw = tensor(source.raw)
         return replace(found, raw=lambda rows: raw[rows])
     if (
         isinstance(source, np.ndarray | Tensor | Mapping | str)
@@ -66,13 +66,13 @@ _WANTED = "records come as a tuple of arrays (x, y) or (x, y, ids), or as a Data
 def _arrays(x: Any, y: Any, ids: Any = None) -> Source:
     if x is None or y is None:
         raise VaultError(_WANTED + ", got None for one of them")
-    features, labels = x if isinstance(x, Features) else _tensor(x), _column(y, "y")
+    features, labels = x if isinstance(x, Features) else tensor(x), _column(y, "y")
     named = None if ids is None else _names(ids)
     if len(features) != len(labels) or (named is not None and len(named) != len(labels)):
         raise VaultError("x, y and ids must have one entry per record, and their lengths differ")
     if isinstance(features, Features):
         return Source(fetch=lambda rows: torch.from_numpy(features[rows.numpy()]), labels=labels, ids=named)
-    return Source(fetch=lambda rows: features[rows], labels=labels, ids=named)
+    return Source(fetch=lambda rows: as_read(features[rows]), labels=labels, ids=named)
 
 
 def _dataset(data: Any, shape: tuple[int, ...] | None) -> Source:
@@ -83,10 +83,10 @@ def _dataset(data: Any, shape: tuple[int, ...] | None) -> Source:
     ids = _names([row[1] for row in rest]) if rest and len(rest[0]) > 1 else None
     if not rest and shape is None:
         raise VaultError("this source holds no record and cannot tell their shape; declare it with Declared(shape=…)")
-    empty = _tensor(data[0][0])[None][:0] if rest else torch.zeros(0, *(shape or ()))
+    empty = tensor(data[0][0])[None][:0] if rest else torch.zeros(0, *(shape or ()))
 
     def fetch(rows: Tensor) -> Tensor:
-        return torch.stack([_tensor(data[row][0]) for row in rows.tolist()]) if len(rows) else empty
+        return as_read(torch.stack([tensor(data[row][0]) for row in rows.tolist()]) if len(rows) else empty)
 
     return Source(fetch=fetch, labels=labels, ids=ids)
 
@@ -122,7 +122,20 @@ def _names(ids: Any) -> NDArray[Any]:
     return names.astype(str)
 
 
-def _tensor(x: Any) -> Tensor:
+def as_read(rows: Tensor) -> Tensor:
+    """Records as a model reads them: pictures of bytes (n, channels, height, width) divided by 255, all else as it is.
+
+    Shape and type decide, which are public; values never do."""
+    return rows.float() / 255 if is_picture(rows) else rows
+
+
+def is_picture(rows: Tensor) -> bool:
+    """Whether records are pictures whose values are bytes."""
+    return rows.dtype == torch.uint8 and rows.dim() == 4
+
+
+def tensor(x: Any) -> Tensor:
+    """Numbers as a tensor; in single precision where they are in double."""
     value = x if isinstance(x, Tensor) else np.ascontiguousarray(x)
     if not isinstance(value, Tensor):
         if value.dtype.kind not in "iufb":

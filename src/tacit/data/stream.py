@@ -49,20 +49,44 @@ class StreamInfo:
     """A record with a label outside its task's set gets this one, which is in every set. None: it is skipped."""
     declared: str = ""
     """Names the declaration that the stream was opened by, wherever its files lie; empty where there is none."""
+    features: str = ""
+    """What records were put through before: the key of a public backbone, or a file of its features. Empty: nothing."""
 
     @classmethod
     def uniform(
-        cls, name: str, *, labels: Iterable[Label], shape: Sequence[int], size: int, tasks: int, **facts: Any
+        cls, name: str, *, labels: Iterable[Label], shape: Sequence[int] | int, size: int, tasks: int, **facts: Any
     ) -> "StreamInfo":
-        """`tasks` tasks of the same size over the same labels."""
-        space = tuple(labels)
-        made = (TaskInfo(name=f"task-{n + 1}", number=n, labels=space, size=size) for n in range(tasks))
-        return cls(name=name, shape=tuple(shape), tasks=tuple(made), **facts)
+        """`tasks` tasks of the same size over the same labels. `shape=768`: rows of so many numbers."""
+        space = _each_once(labels)
+        given = shape if isinstance(shape, Iterable) else (shape,)
+        sides = tuple(whole("each side of shape", side) for side in given)
+        number = range(whole("tasks", tasks))
+        made = (TaskInfo(name=f"task-{n + 1}", number=n, labels=space, size=whole("size", size)) for n in number)
+        return cls(name=name, shape=sides, tasks=tuple(made), **facts)
 
     @property
     def labels(self) -> tuple[Label, ...]:
         """The union of the tasks' label sets, in the order of first appearance: the outputs of a model."""
         return tuple(dict.fromkeys(label for task in self.tasks for label in task.labels))
+
+
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """A whole number that is large enough, as a plain one."""
+    plain = value.item() if hasattr(value, "item") else value
+    if isinstance(plain, bool) or not isinstance(plain, int) or plain < least:
+        raise DataError(f"{name} must be a whole number ≥ {least}, got {value!r}")
+    return plain
+
+
+def _each_once(labels: Any) -> tuple[Label, ...]:
+    """Public labels as plain numbers or texts."""
+    if isinstance(labels, str) or not hasattr(labels, "__iter__"):
+        hint = f"range({labels})" if isinstance(labels, int) else "['sick', 'well']"
+        raise DataError(f"labels must be a list of whole numbers or texts, got {labels!r}; such as {hint}")
+    plain = tuple(label.item() if hasattr(label, "item") else label for label in labels)
+    if not plain or len(set(plain)) != len(plain):
+        raise DataError(f"labels must name at least one label, and each once, got {list(plain)[:10]}")
+    return plain
 
 
 Loader = Callable[[], Any]

@@ -50,6 +50,8 @@ class Table:
         for name in filter(None, (self._task, self._person, named.label)):
             self._known(name)
         self.features = self._choose()
+        if self._public and self.lists:
+            self._checked = False  # their lengths are still to be looked at
         width = self._width()
         self.shape = declared.shape or (width,)
         if np.prod(self.shape) != width:
@@ -64,6 +66,14 @@ class Table:
         x = columns.single(np.concatenate(made, axis=1)).reshape(len(found), *self.shape)
         ids = None if self._person is None else np.asarray(columns.names(found.column(self._person)).to_pylist(), str)
         return x, self.labels(found), ids
+
+    @property
+    def lists(self) -> tuple[str, ...]:
+        """The features that hold a list in each cell, of any length as far as the schema says."""
+        kinds = {name: self.source.schema.field(name).type for name in self.features}
+        return tuple(
+            name for name, kind in kinds.items() if columns.is_list(kind) and not pa.types.is_fixed_size_list(kind)
+        )
 
     def labels(self, part: Any) -> Array:
         """The labels in these rows."""
@@ -81,6 +91,7 @@ class Table:
         have no kind, so a column is refused if it has cells and not one of them is a number."""
         if self._checked:
             return
+        self._check_lengths(list(self.lists))
         plain = [name for name in self.features if name not in self._declared.categories]
         filled, numeric = dict.fromkeys(plain, False), dict.fromkeys(plain, False)
         for part in self.parts(plain):
@@ -91,6 +102,15 @@ class Table:
             if filled[name] and not numeric[name]:
                 raise DataError(self._text(name))
         self._checked = True
+
+    def _check_lengths(self, lists: list[str]) -> None:
+        """Refuse lists that are not as long as declared, in a public table."""
+        for part in self.parts(lists) if lists else ():
+            if not all(columns.all_of(part.column(name), self._width()) for name in lists):
+                raise DataError(
+                    f"{self._where}: the column {lists[0]!r} has lists that are not of {self._width()} numbers; "
+                    "correct shape, or the file"
+                )
 
     def _rows(self, task: str) -> Any:
         wanted = list(filter(None, (*self.features, self._declared.columns.label, self._task, self._person)))

@@ -10,7 +10,7 @@ from typing import Any
 from tacit.data.declaration import Decimal, Encoding
 from tacit.data.facts import label_list
 from tacit.data.stream import Protected
-from tacit.data.tables import header
+from tacit.data.tables import CSV, PARQUET, header
 from tacit.errors import DataError
 from tacit.words import nearest
 
@@ -50,6 +50,11 @@ def column_names(file: Path, delimiter: str = ",", encoding: Encoding = "utf-8")
             return tuple(Path(name).stem for name in zipfile.ZipFile(file).namelist())
         except (OSError, zipfile.BadZipFile):
             raise DataError(f"{file} is not a .npz file; write it with numpy.savez") from None
+    if file.suffix.lower() not in (*CSV, *PARQUET):
+        raise DataError(
+            f"{file} is no CSV, Parquet or .npz file and no folder of images; arrays go into one .npz file, with "
+            "numpy.savez(FILE, x=…, y=…), or into Parquet"
+        )
     return header(file, delimiter, encoding)
 
 

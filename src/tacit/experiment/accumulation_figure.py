@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import ConfigError
+from tacit.words import install
 
 if TYPE_CHECKING:
     from tacit.experiment.accumulation import Point
@@ -21,7 +22,7 @@ def draw(points: "Sequence[Point]", file: Path) -> None:
     except ImportError:
         raise ConfigError(
             f"{file.name} was not drawn because matplotlib is missing; the numbers are written, "
-            "and pip install 'tacit[plots]' brings it"
+            f"and {install('plots')} brings it"
         ) from None
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)

@@ -6,19 +6,21 @@ those of the code (`settings`), not a second list.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from tacit.errors import ConfigError
 from tacit.experiment import settings
-from tacit.experiment.settings import unknown, wrong
+from tacit.experiment.settings import unknown
 from tacit.experiment.tuned import TunedSection
+from tacit.experiment.validation import validated
 from tacit.privacy.budget import Adjacency, Budget, Unit
 
+ADAPTED = "pretrained"
+"""The network that is a backbone with an adapter."""
 Test = Literal["auto", "public", "charged", "none"]
-M = TypeVar("M", bound=BaseModel)
 
 
 class Section(BaseModel):
@@ -42,7 +44,8 @@ class Open(BaseModel):
     def _check(self) -> Self:
         owner, make, but = self.target()
         found = settings.checked(self.section, owner, make, self.options, but={*but, *type(self).model_fields})
-        (self.model_extra or {}).update(found)
+        assert self.model_extra is not None  # empty it is there, too
+        self.model_extra.update(found)
         return self
 
     def target(self) -> tuple[str, Callable[..., Any], set[str]]:
@@ -64,7 +67,8 @@ class DataSection(Open):
     """Tasks come in a random order, by the seed. A learner's lists are in this order, `limit` in that before."""
     features: str | None = None
     """Records become features of a frozen public backbone: its name, the directory or hub id of a ViT, file.py:Class;
-    or, for a named set, a file of features (.npy, .npy.xz, .parquet; a row for each record, train then test)."""
+    or, for a named set, a file of features (.npy, .npy.xz, .parquet; a row for each record, in the order that `tacit
+    features order` writes)."""
     label_space: Literal["task", "constant", "learned", "data"] = "task"
     """Which labels a task has. task: its own, declared. constant: all of the stream's. learned: those of the stream's
     that a charged query on units kept apart finds. data: those that occur, which is not private (benchmarks only)."""
@@ -106,6 +110,12 @@ class LearnerSection(Open):
 
         name = learner_name(self.method)
         return name, find(name), {"budget", "network", "seed", "device", "stream", "ledger", "store"}
+
+    @property
+    def has_network(self) -> bool:
+        from tacit.learners import find
+
+        return find(self.method).has_network
 
 
 def learner_name(name: str) -> str:
@@ -176,6 +186,7 @@ class Config(Section):
     data: DataSection
     learner: LearnerSection = Field(default_factory=LearnerSection)
     model: ModelSection = Field(default_factory=ModelSection)
+    """For learners that have a network."""
     budget: BudgetSection = Field(default_factory=BudgetSection)
     seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds)] = Field(default=(0,), min_length=1)
     """A list, or how many (from 0). A seed decides class order, permutations and initial weights, never the noise."""
@@ -188,9 +199,17 @@ class Config(Section):
     repeatable_noise: bool = False
     """Public data only: noise that anyone can recompute from the seed. Certificates then say: not private."""
     device: str = "cpu"
+    """cpu, cuda, or one of several GPUs by cuda:1."""
     threads: int | None = Field(default=None, ge=1)
     """Of one process; part of the result, since the order of additions depends on it. None: chosen when a run begins,
     and written to its folder."""
+
+    @field_validator("device")
+    @classmethod
+    def _known(cls, device: str) -> str:
+        from tacit.models.devices import known_device
+
+        return known_device(device)
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -206,6 +225,13 @@ class Config(Section):
                 "tuned.how = 'held-tasks' says that the settings were tuned on first tasks which are not learnt after, "
                 "and data.held = 0 learns them; set data.held to their number"
             )
+        if not self.learner.has_network:
+            if self.model.network == ADAPTED:
+                raise ConfigError(
+                    f"{self.learner.method} trains no network, so model.network = {ADAPTED!r} and its adapter would "
+                    "play no part; leave model out, or use a learner that trains one, such as PEFTEnsemble"
+                )
+            object.__setattr__(self, "model", ModelSection())  # it plays no part, and is written down nowhere
         return self
 
     @classmethod
@@ -214,7 +240,7 @@ class Config(Section):
         return validated(cls, values)
 
     def plain(self) -> dict[str, Any]:
-        return self.model_dump(mode="json")
+        return self.model_dump(mode="json", exclude=None if self.learner.has_network else {"model"})
 
     def to_yaml(self) -> str:
         return yaml.safe_dump(self.plain(), sort_keys=False, allow_unicode=True)
@@ -250,40 +276,3 @@ class Sweep(Section):
     """Or the changes of each cell, key → value; with a grid, each of them at every point of it."""
     baseline: dict[str, Any] | None = None
     """The values of the cell that the others of its method are compared with, by p values; None: no comparison."""
-
-
-def validated(model: type[M], values: Mapping[str, Any]) -> M:
-    """The values as a model; the first thing that is wrong as one sentence with its key and its value."""
-    try:
-        return model.model_validate(dict(values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        if isinstance(cause := first.get("ctx", {}).get("error"), ConfigError):
-            raise cause from None
-        raise ConfigError(_sentence(model, first)) from None
-
-
-def _sentence(model: type[BaseModel], error: Any) -> str:
-    steps = [str(step) for step in error["loc"]]
-    key, value = ".".join(steps), error["input"]
-    owner, hint = _annotation(model, steps)
-    if error["type"] == "missing":
-        return f"{key} is missing; it must be {settings.words(hint)}"
-    if error["type"] == "extra_forbidden":
-        return unknown(key, value, owner.model_fields, f"a key of {'.'.join(steps[:-1]) or 'a configuration'}")
-    if error["type"] in ("greater_than", "greater_than_equal", "less_than", "too_short", "string_too_short"):
-        return f"{key} = {value!r} is not possible: {error['msg'].removeprefix('Input ').lower()}"
-    return wrong(key, value, hint)
-
-
-def _annotation(model: type[BaseModel], steps: list[str]) -> tuple[type[BaseModel], Any]:
-    """The model that holds the key, and the type of the key."""
-    owner: type[BaseModel] = model
-    hint: Any = Any
-    for step in steps:
-        if step not in owner.model_fields:
-            break
-        hint = owner.model_fields[step].annotation
-        if isinstance(hint, type) and issubclass(hint, BaseModel):
-            owner = hint
-    return owner, hint

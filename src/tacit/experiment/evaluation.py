@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
+from tacit.data.sources import as_read, tensor
 from tacit.data.stream import Stream, StreamInfo, TaskInfo
 from tacit.errors import ConfigError
 from tacit.experiment.config import EvaluationSection
@@ -23,6 +23,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.declared import Block
 from tacit.privacy.pin import pin
 from tacit.privacy.plan import SumPlan
+from tacit.privacy.still import is_random
 from tacit.privacy.vault import Vault
 
 Accuracies = list[float | None]
@@ -47,7 +48,7 @@ class Examiner(ABC):
     """The part of each task's records that the learner gets."""
 
     noise: float | None = None
-    """Standard deviation of the noise on an accuracy, where it is a query; of the task where it is largest."""
+    """Standard deviation of an accuracy, where it is a query, over noise and coins; of the task where it is largest."""
 
     def cut(self, number: int, block: Block) -> Block:
         """What the learner gets of a task's records."""
@@ -73,6 +74,10 @@ class Examiner(ABC):
     def after(self, learner: Learner, number: int) -> Accuracies:
         """Accuracy on the tasks after task `number`."""
 
+    def check(self, learner: Learner) -> None:
+        """Refuse a learner, once it is started, that cannot be asked this way."""
+        return
+
 
 class NoTests(Examiner):
     """No accuracy at all."""
@@ -97,14 +102,20 @@ class PublicTests(Examiner):
         self._kept: dict[int, tuple[Tensor, Tensor]] = {}
 
     def now(self, learner: Learner, number: int) -> float | None:
-        x, y = self._test(learner, number)
-        asked = self.info.tasks[number] if self.info.task_id == "given" else None
+        x, y = self.examples(learner, number)
         if not len(y):
             return None
-        right = sum(
-            int((learner.scores(x[rows], asked).argmax(1).cpu() == y[rows]).sum()) for rows in _slices(len(y), ROWS)
-        )
-        return right / len(y)
+        with learner.public_dice(len(learner.tasks_), number):  # a run that goes on finds the same
+            return self.accuracy(learner, x, y, number)
+
+    def accuracy(self, learner: Learner, x: Tensor, y: Tensor, number: int) -> float:
+        """The share of rows of a task that are answered rightly."""
+        asked, slices = self.asked(number), _slices(len(y), ROWS)
+        return sum(int((learner.scores(x[rows], asked).argmax(1).cpu() == y[rows]).sum()) for rows in slices) / len(y)
+
+    def asked(self, number: int) -> TaskInfo | None:
+        """What a learner is told of the task of its test rows."""
+        return self.info.tasks[number] if self.info.task_id == "given" else None
 
     def untrained(self, learner: Learner) -> Accuracies:
         return [self.now(learner, number) for number in range(len(self._stream))]
@@ -113,13 +124,14 @@ class PublicTests(Examiner):
         asked = range(min(number + 2, len(self._stream)))
         return [self.now(learner, one) for one in asked] + [None] * (len(self._stream) - len(asked))
 
-    def _test(self, learner: Learner, number: int) -> tuple[Tensor, Tensor]:
+    def examples(self, learner: Learner, number: int) -> tuple[Tensor, Tensor]:
+        """A task's test rows, and the places of their labels among the learner's outputs."""
         if number in self._kept:
             return self._kept[number]
         load = self._stream[number].test
         assert load is not None
         x, y = load()
-        made = _features(x), learner.positions(np.asarray(y))
+        made = as_read(tensor(x)).float(), learner.positions(np.asarray(y))
         if sum(_bytes(one) for one, _ in self._kept.values()) + _bytes(made[0]) <= KEPT_BYTES:
             self._kept[number] = made
         return made
@@ -146,8 +158,13 @@ class ChargedQueries(Examiner):
     def __post_init__(self) -> None:
         left = [replace(task, size=max(1, round((1 - self.share) * task.size))) for task in self.stream.tasks]
         self.info = replace(self.stream, tasks=tuple(left))
-        sizes = [max(1, round(self.share * task.size)) for task in self.stream.tasks]
-        self.noise = max(self.plan(number).std / size for number, size in enumerate(sizes))
+        self.noise = max(self._spread(number, task.size) for number, task in enumerate(self.stream.tasks))
+
+    def _spread(self, number: int, size: int) -> float:
+        """Standard deviation of an accuracy: of the noise, and of how many of the declared units coins put into the
+        test part, which the query does not divide by. The second is largest where all are answered rightly."""
+        drawn = size * min(self.share, 0.5) * (1 - min(self.share, 0.5))
+        return math.hypot(self.plan(number).std, math.sqrt(drawn)) / max(1, round(self.share * size))
 
     def plan(self, number: int) -> SumPlan:
         """The noise of every query on a task's test part."""
@@ -173,6 +190,13 @@ class ChargedQueries(Examiner):
         for number, task in enumerate(self.stream.tasks[:done]):
             test = self.vault.reopen(self.vault.find(self.stream.name, task.name, "test"))
             self.blocks[number] = self.vault.with_labels(test, self.stream.labels)
+
+    def check(self, learner: Learner) -> None:
+        if is_random(learner.model_):
+            raise ConfigError(
+                "a network with a noise layer answers otherwise every time, and a charged query has to be the same "
+                "when it is taken up after a crash; give a public test set, or evaluation.test = 'none'"
+            )
 
     def after(self, learner: Learner, number: int) -> Accuracies:
         version = pin(tensors=learner.tensors(), settings=learner.settings())
@@ -210,11 +234,6 @@ def answer(scores: Any, asked: TaskInfo | None, _version: str, rows: Tensor) -> 
     """Places of labels. The version names the model in the pin of the query: another model is another query."""
     found: Tensor = scores(rows, asked).argmax(1).cpu()
     return found
-
-
-def _features(x: Any) -> Tensor:
-    rows = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(np.asarray(x)))
-    return rows.float()
 
 
 def _slices(length: int, most: int) -> list[slice]:

@@ -5,7 +5,7 @@ depend on how many others there are; the backbone treats each record by itself. 
 GPU; features come back as float16.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,11 @@ from torch import Tensor
 
 from tacit.errors import ConfigError
 from tacit.models.backbones import Backbone
+from tacit.models.devices import check_device
 
 Halves = NDArray[np.float16]
+Each = Callable[[int], None]
+"""Told on a CPU, between the batches of a chunk, how many of its records are done. It may raise, to stop."""
 CPU_BATCH = 8
 """What fits into a core's caches: larger batches are slower."""
 GPU_BATCH = 512
@@ -31,29 +34,32 @@ class Extractor:
     def __init__(self, net: Backbone, device: str = "cpu", *, batch: int | None = None, compiled: bool = False) -> None:
         """`batch`: so many records at a time; None: as many as memory allows. `compiled`: by torch.compile, which pays
         off on a GPU from some ten thousand records on."""
-        if device.startswith("cuda") and not torch.cuda.is_available():
-            raise ConfigError(f"there is no GPU for device = {device!r}; use 'cpu'")
+        check_device(device)
         self._device = torch.device(device)
         self._net = net.to(self._device)
         self.batch = self._fitting() if batch is None else batch
         """So many records are in every batch; fewer after one that did not fit into memory."""
         self._run: Any = torch.compile(self._net, dynamic=False) if compiled else self._net
 
-    def __call__(self, chunks: Iterable[NDArray[Any]]) -> Iterator[Halves]:
-        """Features of each chunk. On a GPU the next chunk is under way while the last one is handed out."""
+    def __call__(self, chunks: Iterable[NDArray[Any]], each: Each | None = None) -> Iterator[Halves]:
+        """Features of each chunk: on a CPU as soon as they are made, before the next chunk is taken. On a GPU the next
+        chunk is under way while the last one is handed out."""
         waiting: Launched | None = None
         for chunk in chunks:
-            launched = self._launch(chunk)
+            launched = self._launch(chunk, each)
             if waiting is not None:
                 yield waiting.result()
             waiting = launched
+            if self._device.type != "cuda":  # nothing would be under way meanwhile
+                yield waiting.result()
+                waiting = None
         if waiting is not None:
             yield waiting.result()
 
-    def _launch(self, chunk: NDArray[Any]) -> "Launched":
+    def _launch(self, chunk: NDArray[Any], each: Each | None) -> "Launched":
         while True:
             try:
-                return Launched(self._features(chunk))
+                return Launched(self._features(chunk, each))
             except torch.OutOfMemoryError:
                 if self.batch == 1:
                     raise ConfigError("one record does not fit into the GPU's memory; use device = 'cpu'") from None
@@ -61,14 +67,17 @@ class Extractor:
                 torch.cuda.empty_cache()
 
     @torch.inference_mode()
-    def _features(self, chunk: NDArray[Any]) -> Tensor:
+    def _features(self, chunk: NDArray[Any], each: Each | None) -> Tensor:
         rows = torch.from_numpy(np.ascontiguousarray(chunk))
         if self._device.type == "cuda":
             rows = rows.pin_memory().to(self._device, non_blocking=True)
-        made = [torch.zeros(0, self._net.width, device=self._device)]
+        made, done = [torch.zeros(0, self._net.width, device=self._device)], 0
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._device.type == "cuda"):
             for part in torch.split(rows, self.batch):
                 made.append(self._run(self._filled(part))[: len(part)])
+                done += len(part)
+                if each is not None and done < len(chunk) and self._device.type != "cuda":
+                    each(done)
         return torch.cat(made).clamp(-MOST, MOST).half()
 
     def _filled(self, part: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Features on disk, found by what a record is: backbone, preprocessing and the record's own bytes.
 
-Guarantee: only the owner can read the folder, files are written whole, and a kill loses at most one chunk of work. The
-same record is never put through the backbone twice, whichever task, run or process asks for it.
+Guarantee: only the owner can read the folder, files are written whole, and a kill loses at most the chunk that is being
+made (on a GPU also the one that is being handed out). What is kept is never put through the backbone again, whichever
+task, run or process asks for it.
 """
 
 import fcntl
@@ -26,11 +27,14 @@ from tacit.models.backbones import Backbone
 from tacit.privacy.store import save_tensors
 
 CHUNK = 512
-"""Records in one file: what a kill can lose."""
+"""Records in one file."""
 NAME_BYTES = 16
+TOGETHER = 16
+"""So many records are hashed by one call of a thread: the call itself costs about as much as one of them."""
 
 Progress = Callable[[int, int], None]
-"""Told after each chunk how many records of how many are done. It may raise, to stop; nothing is lost then."""
+"""Told how many records of how many are done: after each chunk, on a CPU after each batch. It may raise, to stop; what
+whole chunks came to is kept then."""
 
 
 class FeatureCache:
@@ -57,7 +61,8 @@ class FeatureCache:
             def missing() -> Iterator[NDArray[Any]]:
                 locked, coming = False, set[bytes]()
                 for at in range(0, len(x), CHUNK):
-                    block = hashes(x[at : at + CHUNK])
+                    rows = x[at : at + CHUNK]  # read once: pictures may be decoded here
+                    block = hashes(rows)
                     names.extend(block)
                     if not locked and self._new(block, coming):
                         alone.enter_context(self._alone(lambda: say(0, 0)))
@@ -67,13 +72,22 @@ class FeatureCache:
                     if new := self._new(block, coming):
                         coming.update(new)
                         made.append((list(new), len(names)))
-                        yield x[[at + row for row in new.values()]]
+                        whole = len(new) == len(rows) and rows.flags.writeable  # torch takes no other array as it is
+                        yield rows if whole else rows[list(new.values())]
 
-            for features in self._extract(missing()):
+            def each(done: int) -> None:
+                new_names, looked_at = made[-1]
+                say(looked_at - len(new_names) + done, len(x))
+
+            for features in self._extract(missing(), each):
                 new_names, looked_at = made.popleft()
                 self._keep(new_names, features)
                 say(looked_at, len(x))
         return self._gather(names)
+
+    def __len__(self) -> int:
+        """How many records' features are kept."""
+        return len(self._places)
 
     def _new(self, names: Sequence[bytes], coming: Collection[bytes]) -> dict[bytes, int]:
         """Those that are neither kept nor being made, each once, and the first row of each."""
@@ -159,11 +173,13 @@ def hashes(x: NDArray[Any]) -> list[bytes]:
         hashed.update(np.ascontiguousarray(x[row]).data)
         return hashed.digest()
 
-    rows = range(len(x))
+    def some(first: int) -> list[bytes]:
+        return [one(row) for row in range(first, min(first + TOGETHER, len(x)))]
+
     if x.nbytes < 2**24:
-        return [one(row) for row in rows]
+        return [one(row) for row in range(len(x))]
     with ThreadPoolExecutor() as pool:  # hashing a picture lets other threads run
-        return list(pool.map(one, rows, chunksize=64))
+        return [name for names in pool.map(some, range(0, len(x), TOGETHER)) for name in names]
 
 
 def _nothing(_done: int, _of: int) -> None:

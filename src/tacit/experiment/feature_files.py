@@ -1,4 +1,6 @@
-"""Features that somebody computed before: a file with one row for each record of a public set, train then test.
+"""Features that somebody computed before: a file with one row for each record of a public set, train then test, each
+part in the order in which tacit reads it (`write_order` writes it down; who is in which part of digits, notmnist and
+imagenet-r is tacit's own rule).
 
 `.npy` and `.npy.xz` hold an array (rows, width); a Parquet file one column of lists, or a column for each feature.
 A file `BACKBONE_u8.npy.xz` beside a set's own is known by its name: (width, rows) of bytes, in steps of 0.04.
@@ -58,7 +60,7 @@ class FeatureFile:
         if len(self.rows) != count + tests:
             raise DataError(
                 f"{self.path} has {len(self.rows)} rows and {data.name} has {count} train and {tests} test records; "
-                "give one row for each, in this order"
+                f"give one row for each, in the order of: tacit features order {data.name} FILE.npz"
             )
         return self.rows[:count], self.rows[count:]
 
@@ -84,6 +86,28 @@ class FeatureFile:
 
 def is_feature_file(features: str) -> bool:
     return features.endswith(ENDS)
+
+
+def check_file(features: str) -> None:
+    """Refuse the name of a file that is not there."""
+    if is_feature_file(features) and not Path(features).is_file():
+        raise DataError(f"data.features = {features!r}: there is no such file; give its path, or a backbone's name")
+
+
+def write_order(data: DataSet, file: Path) -> int:
+    """Write the records of a set in the order in which a file of their features has its rows: `x`, `y`, and `test`
+    (false for the train part, which comes first). How many there are."""
+    parts = [data.train, *([] if data.test is None else [data.test])]
+    test = np.repeat([False, True][: len(parts)], [len(part) for part in parts])
+    y = np.concatenate([part.y for part in parts])
+    try:
+        with file.open("xb") as handle:
+            np.savez(handle, x=np.concatenate([part.x[:] for part in parts]), y=y, test=test)
+    except FileExistsError:
+        raise DataError(f"{file} exists; choose another name") from None
+    except OSError as error:
+        raise DataError(f"cannot write {file}: {error.strerror}") from None
+    return len(y)
 
 
 def published(name: str, features: str) -> FeatureFile | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
+from tacit.data.formats import decoded_folder
 from tacit.data.named import NAMED
 from tacit.errors import ConfigError
 from tacit.experiment.features import public_folder
@@ -34,8 +35,7 @@ def kept() -> list[Kept]:
 def clear(what: str | None) -> str:
     """Delete the features of a set, of the private records of a run, or (None) of all sets; what to say about it."""
     if what is None or (what in NAMED and not Path(what).is_dir()):
-        shutil.rmtree(public_folder(what or ""), ignore_errors=True)
-        return f"no features of {what or 'any data set'} are kept any more"
+        return _cleared(public_folder(what or ""), f"features of {what or 'any data set'}")
     run = RunFolder(path=Path(what))
     if not run.has_run:
         raise ConfigError(f"{what!r} is no data set and no run folder; {nearest(what, NAMED)}")
@@ -45,6 +45,23 @@ def clear(what: str | None) -> str:
         f"cached features of private records in {what} are deleted; memory and test records that are kept for later "
         "tasks stay in it until the run ends"
     )
+
+
+def decoded_bytes() -> int:
+    """What the decoded files of public sets take."""
+    return sum(file.stat().st_size for file in decoded_folder().glob("*.npy"))
+
+
+def clear_decoded() -> str:
+    """Delete what was made of the files of public sets once; what to say about it."""
+    return _cleared(decoded_folder(), "decoded files of public sets")
+
+
+def _cleared(folder: Path, what: str) -> str:
+    if not any(file.is_file() for file in folder.rglob("*")):
+        return f"no {what} were kept; there was nothing to delete"
+    shutil.rmtree(folder, ignore_errors=True)
+    return f"no {what} are kept any more"
 
 
 def _kept(folder: Path) -> Kept:

@@ -23,10 +23,10 @@ from tacit.data.samples import Array, DataSet, Samples
 from tacit.data.sources import Made
 from tacit.data.stream import Loader, Stream, Task
 from tacit.errors import ConfigError, DataError
-from tacit.experiment.events import Said, Stop, Tell
+from tacit.experiment.events import Said, Stop, Stopped, Tell
 from tacit.experiment.extraction import Extractor
 from tacit.experiment.feature_cache import FeatureCache, Progress
-from tacit.experiment.feature_files import FeatureFile, is_feature_file, published
+from tacit.experiment.feature_files import FeatureFile, check_file, is_feature_file, published
 from tacit.experiment.folder import write_json
 from tacit.models.backbones import Backbone, backbone
 from tacit.privacy.exits import guarded
@@ -50,14 +50,16 @@ def of_set(data: DataSet, features: str, place: Place) -> DataSet:
     """A public set as one of features, which are made when they are first read."""
     file = _file(data, features)
     if file is not None:
-        return _with(data, file.width, lambda: file.parts(data)[0], lambda: file.parts(data)[1])
+        named = replace(data, features=_file_name(file, features))
+        return _with(named, file.width, lambda: file.parts(data)[0], lambda: file.parts(data)[1])
     net, cache = _public(data, features, place)
 
     def rows(samples: Samples | None) -> Array:
         assert samples is not None
         return cast(Array, FeatureRows(samples, cache, _told(place, data.name)))
 
-    return _with(data, net.width, lambda: rows(data.train), lambda: rows(data.test))
+    named = replace(data, features=net.key)
+    return _with(named, net.width, lambda: rows(data.train), lambda: rows(data.test))
 
 
 def of_stream(stream: Stream, features: str, place: Place) -> Stream:
@@ -102,7 +104,7 @@ def of_stream(stream: Stream, features: str, place: Place) -> Stream:
         return replace(task, records=records, test=None if task.test is None else mapped(task.test, tests))
 
     tasks = [through(task) for task in stream]
-    return Stream(replace(stream.info, shape=(net.width,)), tasks)
+    return Stream(replace(stream.info, shape=(net.width,), features=net.key), tasks)
 
 
 def task_folder(private: Path, task: str) -> Path:
@@ -117,9 +119,12 @@ def make(data: DataSet, features: str, place: Place, limit: int | None = None) -
     if _file(data, features) is not None:
         return None
     _, cache = _public(data, features, place)
-    for samples in (data.train, data.test):
-        if samples is not None:
-            cache.take(samples.x[:limit], _told(place, data.name))
+    try:
+        for samples in (data.train, data.test):
+            if samples is not None:
+                cache.take(samples.x[:limit], _told(place, data.name))
+    except Stopped:
+        raise Stopped(f"stopped; the features of {len(cache)} records of {data.name} are kept") from None
     return cache.folder
 
 
@@ -164,7 +169,17 @@ def public_folder(name: str = "") -> Path:
 
 def _file(data: DataSet, features: str) -> FeatureFile | None:
     """A file that holds the features: the one that is named, or the one that is published with the set."""
+    check_file(features)
     return FeatureFile(path=Path(features)) if is_feature_file(features) else published(data.name, features)
+
+
+def _file_name(file: FeatureFile, features: str) -> str:
+    """What a release calls features that come from a file."""
+    return (
+        f"{features}, the file {file.path.name} that is published with the set"
+        if file.in_steps
+        else str(file.path.resolve())
+    )
 
 
 def _public(data: DataSet, features: str, place: Place) -> tuple[Backbone, FeatureCache]:

@@ -21,8 +21,9 @@ from typing import Any
 
 import yaml
 
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, TacitError
 from tacit.experiment.config import Config
+from tacit.experiment.events import Stopped
 from tacit.privacy.issue import checkout, library
 
 Values = Mapping[str, Any]
@@ -40,6 +41,22 @@ def write(path: Path, text: str) -> None:
 
 def write_json(path: Path, values: Values) -> None:
     write(path, json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def add_line(path: Path, line: Values) -> None:
+    """Add a line to a log; it is on disk when this returns."""
+    with path.open("a+b") as file:
+        if file.tell() and not _ends_whole(file):
+            file.write(b"\n")  # a torn line stays alone, and is dropped when read
+        file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """What is in a log; lines that a crash tore are dropped."""
+    found = path.read_bytes().split(b"\n") if path.exists() else []
+    return [line for one in found if (line := _parsed(one)) is not None]
 
 
 def delete(folder: Path) -> None:
@@ -86,18 +103,11 @@ class SeedFolder:
 
     def note(self, line: Values) -> None:
         """Add a line to the log; it is on disk when this returns."""
-        with (self.path / "progress.jsonl").open("a+b") as file:
-            if file.tell() and not _ends_whole(file):
-                file.write(b"\n")  # a torn line stays alone, and is dropped when read
-            file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        add_line(self.path / "progress.jsonl", line)
 
     def notes(self) -> list[dict[str, Any]]:
         """The log; lines that a crash tore are dropped."""
-        path = self.path / "progress.jsonl"
-        lines = path.read_bytes().split(b"\n") if path.exists() else []
-        return [found for line in lines if (found := _parsed(line)) is not None]
+        return lines(self.path / "progress.jsonl")
 
     @contextmanager
     def held(self, wait_s: float = 15.0) -> Iterator[None]:
@@ -166,6 +176,25 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "environment.json", environment(config))
         write(self.path / "config.yaml", config.to_yaml())
+
+    @contextmanager
+    def unless_refused(self, seeds: Sequence[int]) -> Iterator[None]:
+        """A start that is refused before a seed has begun leaves nothing behind. (A seed that has begun has a note in
+        its log before its first record is read.)"""
+        before = self.has_run
+        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        try:
+            yield
+        except TacitError as error:
+            begun = any(self.seed(seed).notes() for seed in seeds)
+            if self.has_run and not (before or begun or isinstance(error, Stopped)):
+                shutil.rmtree(self.path / "seeds", ignore_errors=True)
+                for name in ("environment.json", "ledger.json", "config.yaml"):
+                    (self.path / name).unlink(missing_ok=True)
+                for folder in made:
+                    if not any(folder.iterdir()):
+                        folder.rmdir()
+            raise
 
     def ledger(self) -> dict[str, Any]:
         """Where the run is charged to: `path` and `id` of a lasting ledger; empty before."""

@@ -1,8 +1,6 @@
 """From a name or a file to a configuration: presets, YAML files, run folders, declarations of one's own data.
 
-`--set key=value` changes one key (dotted) before anything is checked; values are read as YAML. A method, network or
-scenario that is set this way leaves out the settings of the one it replaces that it does not have itself.
-`learner=NAME` sets the method; in a sweep, that of every cell.
+What a call changes in it (`--set key=value`) is in `changes`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,37 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tacit.errors import ConfigError
-from tacit.experiment.config import (
-    Accumulation,
-    Config,
-    DataSection,
-    LearnerSection,
-    ModelSection,
-    Open,
-    Sweep,
-    learner_name,
-    validated,
-)
+from tacit.experiment.changes import Plain, override, parsed, placed, read
+from tacit.experiment.config import Accumulation, Config, Sweep
 from tacit.experiment.own import for_declaration
-from tacit.experiment.settings import parameters
+from tacit.experiment.validation import validated
 from tacit.words import nearest
 
 PRESETS = Path(__file__).parent / "presets"
 REFERENCE = "reference"
 """The name of the file with a paper's own tables, among its presets."""
+SWEEP = "sweep.yaml"
+"""In the folder of a sweep: what it runs."""
 DECLARES = {"files", "labels", "columns"}
 """Keys that a declaration of data has and a configuration has not."""
-HEADS: dict[str, tuple[str, type[Open]]] = {
-    "data": ("scenario", DataSection),
-    "learner": ("method", LearnerSection),
-    "model": ("network", ModelSection),
-}
-"""In each open section, the key that decides which others there are."""
-
-Plain = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,150 +79,60 @@ def plain(what: str | Path) -> Plain:
     """What a preset, a file or a run folder says, unchecked."""
     path = Path(what)
     if path.is_dir() and (path / "config.yaml").exists():
-        return _read(path / "config.yaml")
+        return read(path / "config.yaml")
+    if is_sweep(path):
+        return read(path / SWEEP)
     if path.is_file():
         return _from_file(path)
     name = str(what).removesuffix(".yaml")
     if name in preset_names():
-        return _read(PRESETS / f"{name}.yaml")
+        return read(PRESETS / f"{name}.yaml")
     raise ConfigError(
         f"there is no preset, configuration file or run folder {str(what)!r}; {nearest(name, preset_names())}"
     )
 
 
-def parsed(sets: Sequence[str]) -> list[tuple[str, Any]]:
-    """All settings of a call: each `key=value`, or `@FILE` with many of them."""
-    found: list[tuple[str, Any]] = []
-    for one in sets:
-        found += _read(Path(one[1:])).items() if one.startswith("@") else [parse(one)]
+def base_of(what: str) -> Plain:
+    """What a preset or a file says of one run; of a sweep, its base."""
+    found = plain(what)
+    while "base" in found:
+        found = plain(found["base"]) if isinstance(found["base"], str) else found["base"]
     return found
 
 
-def parse(setting: str) -> tuple[str, Any]:
-    """`learner.steps=100` → the key and the value, read as YAML."""
-    key, equals, text = setting.partition("=")
-    if not equals or not key.strip():
-        raise ConfigError(f"--set takes key=value, such as learner.steps=100, got {setting!r}")
-    return key.strip(), value_of(text)
-
-
-def value_of(text: str) -> Any:
-    """A value as YAML reads it; a text that is no YAML stays a text."""
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text
-
-
-def override(values: Plain, sets: Sequence[tuple[str, Any]]) -> Plain:
-    """The values with some keys set; the given mapping is left as it is."""
-    changed = _spelled_out(values)
-    sets = [("learner.method", value) if _names_learner(key, value) else (key, value) for key, value in sets]
-    for key, value in sets:
-        *path, last = key.split(".")
-        at = changed
-        for step in path:
-            at = at.setdefault(step, {})
-            if not isinstance(at, dict):
-                raise ConfigError(f"{key} = {value!r} cannot be set: {step} holds a value, not keys")
-        at[last] = value
-    explicit = {key for key, _ in sets}
-    for section, (head, model) in HEADS.items():
-        before, now = values.get(section), changed.get(section)
-        if isinstance(before, dict) and isinstance(now, dict) and f"{section}.{head}" in explicit:
-            known = _known(model, now)
-            changed[section] = {k: v for k, v in now.items() if k in known or f"{section}.{k}" in explicit}
-    return changed
-
-
-def named_learner(sets: Sequence[tuple[str, Any]]) -> str | None:
-    """The learner that is set by its name alone, if one is."""
-    return next((learner_name(value) for key, value in reversed(sets) if _names_learner(key, value)), None)
-
-
-def left_out(values: Plain, sets: Sequence[tuple[str, Any]]) -> list[str]:
-    """Settings of the learner that another one, set by its name, does not have."""
-    before, now = (each.get("learner", {}) for each in (_spelled_out(values), override(values, sets)))
-    return [key for key in before if key not in now]
-
-
-def with_learner(plan: Plain, name: str) -> Plain:
-    """A sweep with one learner: its own cells if it has any, else all, without what they say of their learners. Cells
-    that become equal are one."""
-    cells: list[Plain] = list(plan.get("cells", ())) or [{}]
-    own = [cell for cell in cells if named_learner([("learner", cell.get("learner.method"))]) == name]
-    bare = [{key: value for key, value in cell.items() if key.split(".")[0] not in _OF_LEARNER} for cell in cells]
-    kept = own or [{"learner.method": name, **cell} for cell in bare]
-    known = {f"learner.{key}" for key in _known(LearnerSection, {"method": name}) - {"method"}}
-    wanted = {key: value for key, value in (plan.get("baseline") or {}).items() if key != "learner.method"}
-    return {
-        **plan,
-        "cells": [cell for place, cell in enumerate(kept) if cell not in kept[:place]],
-        "grid": {k: v for k, v in plan.get("grid", {}).items() if k.split(".")[0] != "learner" or k in known},
-        "baseline": wanted or None,
-    }
-
-
-_OF_LEARNER = ("learner", "tuned")
-"""Sections of a cell that speak of its learner: which one, its settings, and how they were chosen."""
-
-
-def _names_learner(key: str, value: Any) -> bool:
-    return key == "learner" and isinstance(value, str)
-
-
-def _spelled_out(values: Plain) -> Plain:
-    """A copy in which a learner that is a name has become a section."""
-    copied = deepcopy(values)
-    if isinstance(copied.get("learner"), str):
-        copied["learner"] = {"method": copied["learner"]}
-    return copied
-
-
-def _known(model: type[Open], now: Plain) -> set[str]:
-    """The keys of a section under its new head."""
-    fixed = {name: now[name] for name in model.model_fields if name in now}
-    _, make, _ = model.model_construct(**fixed).target()
-    return {*model.model_fields, *parameters(make)}
+def is_sweep(path: Path) -> bool:
+    """Whether it is the folder of a sweep."""
+    return (path / SWEEP).is_file()
 
 
 def _from_file(path: Path) -> Plain:
-    values = _read(path)
+    values = read(path)
     if DECLARES & set(values):
         return for_declaration(path)
-    data = values.get("data")
+    if isinstance(values.get("base"), dict):
+        values["base"] = {"name": path.stem, **_beside(values["base"], path.parent)}
+    return {"name": path.stem, **_beside(values, path.parent)}
+
+
+def _beside(given: Plain, folder: Path) -> Plain:
+    """Files that a configuration names lie beside it."""
+    values, data = dict(given), given.get("data")
     if isinstance(data, dict) and isinstance(source := data.get("source"), str) and source.endswith((".yaml", ".yml")):
-        beside = path.parent / source
-        data["source"] = str((beside if beside.exists() else Path(source)).absolute())
-    if isinstance(data, dict) and isinstance(features := data.get("features"), str):
-        file, colon, name = features.partition(":")
-        if (path.parent / file).exists():  # a file or directory that lies beside; otherwise a name
-            data["features"] = str((path.parent / file).absolute()) + colon + name
-    return values
-
-
-def _read(path: Path) -> Plain:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not a text'}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" at line {mark.line + 1}" if mark is not None else ""
-        raise ConfigError(f"{path} is not valid YAML{line}; check its indentation and quotes") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} holds no keys; a configuration is a mapping such as 'name: …'")
+        beside = folder / source
+        values["data"] = data | {"source": str((beside if beside.exists() else Path(source)).absolute())}
+    for section, keys in values.items():
+        if isinstance(keys, dict):
+            values[section] = {key: placed(f"{section}.{key}", value, folder) for key, value in keys.items()}
+        else:
+            values[section] = placed(section, keys, folder)
     return values
 
 
 def _preset(name: str) -> Preset:
     from tacit.data.named import find
 
-    values = _read(PRESETS / f"{name}.yaml")
-    base = values
-    while "base" in base:
-        base = plain(base["base"]) if isinstance(base["base"], str) else base["base"]
-    sources = base.get("data", {}).get("source", ())
+    values = read(PRESETS / f"{name}.yaml")
+    sources = base_of(name).get("data", {}).get("source", ())
     needs = (sources,) if isinstance(sources, str) else tuple(sources)
     return Preset(
         name=name,

@@ -21,7 +21,7 @@ from tacit.experiment.config import Config
 from tacit.experiment.events import Said, Stop, Tell
 from tacit.experiment.features import Place
 from tacit.experiment.runner import Streams, run
-from tacit.experiment.search import Found, Tried, best, planner, search, with_settings
+from tacit.experiment.search import LOG, Found, Tried, best, planner, search, with_settings
 from tacit.experiment.space import Settings, Space
 from tacit.experiment.streams import open_stream
 
@@ -131,7 +131,10 @@ def _one_seed(
 ) -> tuple[Tried, ...]:
     def score(number: int, settings: Settings) -> float:
         one = with_settings(config, fixed() | settings | {"seeds": [seed], "per_seed": [], "data.held": 0, "tuned": {}})
-        found = run(one, folder / f"{number + 1:03d}", stream=lambda _: chosen.stream, processes=1, stop=stop)
+        place = folder / f"{number + 1:03d}"
+        found = run(one, place, stream=lambda _: chosen.stream, processes=1, stop=stop, resume=True)
         return float(found.metrics["average_accuracy"]["mean"])
 
-    return search(ranges(chosen.size), score, trials=trials, sampler="gp", seed=seed, tell=tell, stop=stop)
+    folder.mkdir(parents=True, exist_ok=True)
+    space, log = ranges(chosen.size), folder / LOG
+    return search(space, score, trials=trials, sampler="gp", seed=seed, tell=tell, stop=stop, log=log)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tacit.errors import ConfigError
 from tacit.experiment.reconstruction import Report
+from tacit.words import install
 
 
 def draw(report: Report, file: Path) -> None:
@@ -12,7 +13,7 @@ def draw(report: Report, file: Path) -> None:
         from matplotlib.figure import Figure
     except ImportError:
         raise ConfigError(
-            f"{file.name} was not drawn because matplotlib is missing; pip install 'tacit[plots]' brings it"
+            f"{file.name} was not drawn because matplotlib is missing; {install('plots')} brings it"
         ) from None
     panels = [
         (f"the victim's record\nlabel {report.label}", report.victim),

@@ -15,7 +15,7 @@ import yaml
 
 from tacit.errors import ConfigError
 from tacit.experiment.config import Config
-from tacit.experiment.loading import PRESETS, REFERENCE
+from tacit.experiment.loading import PRESETS, REFERENCE, base_of, preset_names
 from tacit.experiment.settings import MISSING, looked_up
 from tacit.words import nearest
 
@@ -81,6 +81,7 @@ class Reference:
         """What else is not the paper's, in words."""
         ours = backbone_of(config)
         found = [] if self.backbone in (None, ours) else [f"backbone {ours or 'none'}"]
+        found += shortened(config)
         return found + ([] if tasks == self.tasks else [f"{tasks} tasks in place of {self.tasks}"])
 
     @property
@@ -110,6 +111,13 @@ def reference(name: str) -> Reference:
         tasks=table["tasks"],
         rows=tuple(_row(row) for row in table["rows"]),
     )
+
+
+def shortened(config: Config) -> list[str]:
+    """What makes a run of a preset learn from other records than the preset says, in words."""
+    values: Any = base_of(config.name) if config.name in preset_names() else {}
+    own, now = values.get("data", {}), config.data.options
+    return [f"data.{key} = {now[key]}" for key in ("limit", "records") if now.get(key) not in (None, own.get(key))]
 
 
 def backbone_of(config: Config) -> str | None:

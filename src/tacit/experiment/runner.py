@@ -22,9 +22,10 @@ from tacit.experiment.features import Place, notice
 from tacit.experiment.folder import RunFolder, SeedFolder, write_json
 from tacit.experiment.loading import for_seed, load
 from tacit.experiment.seed import needed_ledger, run_seed, tasks_read
-from tacit.experiment.streams import open_stream
+from tacit.experiment.streams import check_sources, open_stream
 from tacit.experiment.summary import Summary
 from tacit.experiment.workers import run_workers
+from tacit.learners import find
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.terms import Head
 from tacit.words import nearest
@@ -60,6 +61,8 @@ def run(
     place, stop, said = RunFolder(path=Path(folder)), stop or Stop(), tell or nobody
     cores = available_cores()
     at_once = 1 if stream is not None else max(1, min(processes or cores, len(config.seeds)))
+    if stream is None and not place.has_run:
+        check_sources(config.data)
     info = _declared_info(config, stream)
     goal = None if until is None else _goal(until, info or open_stream(config.data, config.seeds[0]).info)
     book = check_ledger(config, info, place.ledger().get("path") if ledger is None and resume else ledger)
@@ -67,34 +70,50 @@ def run(
         refuse_spent(info, book)
     if config.threads is None and not place.has_run:
         config = config.model_copy(update={"threads": max(1, cores // at_once)})
-    config = place.begin(config, resume=resume)
-    if place.finished or (goal is not None and min(place.seed(seed).learnt for seed in config.seeds) >= goal):
-        if until is not None:
-            said(Said(kind="notice", name=f"{until} is learnt already; nothing was read, learnt or charged"))
-        return summary.read(config, place)
-    if info is not None and book is not None:
-        point_to(book, place)
-        said(Said(kind="notice", name=_charged_to(config, info, book)))
-    for sentence in () if stream is not None else notice(config.data.source, config.data.features):
-        said(Said(kind="notice", name=sentence))
+    with place.unless_refused(config.seeds):
+        config = place.begin(config, resume=resume)
+        if place.finished or (goal is not None and min(place.seed(seed).learnt for seed in config.seeds) >= goal):
+            if until is not None:
+                said(Said(kind="notice", name=f"{until} is learnt already; nothing was read, learnt or charged"))
+            return summary.read(config, place)
+        if info is not None and book is not None:
+            point_to(book, place)
+            said(Said(kind="notice", name=_charged_to(config, info, book)))
+        for sentence in () if stream is not None else notice(config.data.source, config.data.features):
+            said(Said(kind="notice", name=sentence))
+        with ctrl_c(stop):
+            _seeds(config, place, stream, book, goal, apart=apart, at_once=at_once, tell=said, stop=stop)
+    write_json(place.path / "ledger.json", _pointer(config, place, book))
+    return summary.finish(config, place)
+
+
+def _seeds(
+    config: Config,
+    place: RunFolder,
+    stream: Streams | None,
+    ledger: Path | None,
+    goal: int | None,
+    *,
+    apart: bool,
+    at_once: int,
+    tell: Tell,
+    stop: Stop,
+) -> None:
+    """All seeds, several at a time or one after another."""
 
     def hear(line: Said) -> None:
         if line.kind == "task":
             summary.write_accuracy(config, place)
-        said(line)
+        tell(line)
 
-    with ctrl_c(stop):
-        if stream is None and (at_once > 1 or apart):
-            threads = config.threads or 1
-            run_workers(
-                place.path, config.seeds, ledger=book, goal=goal, threads=threads, processes=at_once, tell=hear,
-                stop=stop,
-            )  # fmt: skip
-        else:
-            for seed in config.seeds:
-                one_seed(place.path, seed, ledger=book, goal=goal, tell=hear, stop=stop, stream=stream)
-    write_json(place.path / "ledger.json", _pointer(config, place, book))
-    return summary.finish(config, place)
+    if stream is None and (at_once > 1 or apart):
+        threads = config.threads or 1
+        run_workers(
+            place.path, config.seeds, ledger=ledger, goal=goal, threads=threads, processes=at_once, tell=hear, stop=stop
+        )
+    else:
+        for seed in config.seeds:
+            one_seed(place.path, seed, ledger=ledger, goal=goal, tell=hear, stop=stop, stream=stream)
 
 
 def loaded(what: str | Path | Mapping[str, Any]) -> Config:
@@ -167,12 +186,25 @@ def check_ledger(config: Config, info: StreamInfo | None, ledger: str | Path | N
         raise ConfigError(
             "repeatable_noise = true makes noise that anyone can recompute, and this stream is private; set it to false"
         )
+    if not find(config.learner.method).private and not _allows_unsafe(ledger):
+        raise ConfigError(
+            f"{config.learner.method} is not private, and the stream {info.name!r} is; use another learner, or adopt a "
+            "policy with allow_unsafe = true for its ledger (tacit policy adopt)"
+        )
     if len(config.seeds) > 1:
         raise ConfigError(
             f"seeds = {list(config.seeds)}: the stream {info.name!r} is private, and each seed would charge its people "
             "anew for what the first already took; use one seed"
         )
     return needed_ledger(info, None if ledger is None else Path(ledger)).absolute()
+
+
+def _allows_unsafe(ledger: str | Path | None) -> bool:
+    """Whether the ledger's owner lets records out without protection."""
+    if ledger is None or not Path(ledger).exists():
+        return False
+    with Ledger(ledger) as book:
+        return book.policy.allow_unsafe
 
 
 def refuse_spent(info: StreamInfo, ledger: Path) -> None:

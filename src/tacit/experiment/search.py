@@ -1,7 +1,8 @@
 """Model-based search with Optuna, on public data: settings are asked for, tried, and told their score.
 
 Guarantee: a trial that cannot be run (a batch larger than its task) counts as a failure and not as a score; the same
-seed, space and scores ask for the same settings. Not for private data: the tuner's next question depends on all scores
+seed, space and scores ask for the same settings, so that a search which was ended goes on from its log to the same
+trials as in one go. Not for private data: the tuner's next question depends on all scores
 before it (private tuning draws its trials independently, see `private_tuning`).
 """
 
@@ -9,7 +10,7 @@ import csv
 import json
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,16 +18,20 @@ import yaml
 
 from tacit.data.stream import StreamInfo
 from tacit.errors import ConfigError, TacitError
+from tacit.experiment.changes import override
 from tacit.experiment.config import Config
 from tacit.experiment.events import Said, Stop, Stopped, Tell
-from tacit.experiment.folder import write
-from tacit.experiment.loading import checked, override
+from tacit.experiment.folder import add_line, lines, write
+from tacit.experiment.loading import checked
 from tacit.experiment.seed import new_learner
 from tacit.experiment.space import Settings, Space
 from tacit.learners.gradient import GradientLearner
 from tacit.privacy.budget import Budget
+from tacit.words import install
 
 Sampler = Literal["tpe", "gp", "random"]
+LOG = "trials.jsonl"
+"""Trials that are done, a line each, in the folder of a search."""
 SAMPLERS: dict[Sampler, str] = {"tpe": "TPE", "gp": "Gaussian-process", "random": "random"}
 
 
@@ -63,11 +68,13 @@ def search(
     seed: int,
     tell: Tell,
     stop: Stop,
+    log: Path | None = None,
 ) -> tuple[Tried, ...]:
-    """Try so many settings, one after another."""
+    """Try so many settings, one after another. `log`: where each is written down when it is done, and those of an
+    earlier call are found."""
     if trials < 1:
         raise ConfigError(f"trials must be a whole number ≥ 1, got {trials}")
-    optuna = _optuna()
+    optuna = optuna_module()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # samplers that Optuna calls experimental
         made = {
@@ -78,20 +85,31 @@ def search(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", sampler=made)
     tried: list[Tried] = []
+    kept = [] if log is None else [Tried(**line) for line in lines(log)]
     for number in range(trials):
         stop.check()
         trial = study.ask()
         settings = space.ask(trial)
-        try:
-            found = Tried(settings=settings, score=score(number, settings))
-        except Stopped:
-            raise
-        except TacitError as error:
-            found = Tried(settings=settings, score=None, why=str(error))
+        found = kept[number] if number < len(kept) else _try(score, number, settings)
+        if found.settings != json.loads(json.dumps(settings)) and number < len(kept):
+            raise ConfigError(
+                f"{log} holds trials of another space, sampler or seed; give the same ones, or another folder by --out"
+            )
+        if log is not None and number >= len(kept):
+            add_line(log, asdict(found))
         study.tell(trial, found.score, state=None if found.score is not None else optuna.trial.TrialState.FAIL)
         tried.append(found)
         tell(Said(kind="notice", name=f"trial {number + 1} of {trials}: {_words(found)}"))
     return tuple(tried)
+
+
+def _try(score: Callable[[int, Settings], float], number: int, settings: Settings) -> Tried:
+    try:
+        return Tried(settings=settings, score=score(number, settings))
+    except Stopped:
+        raise
+    except TacitError as error:
+        return Tried(settings=settings, score=None, why=str(error))
 
 
 def best(tried: Sequence[Tried]) -> Tried:
@@ -145,9 +163,10 @@ def shown(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _optuna() -> Any:
+def optuna_module() -> Any:
+    """Optuna, or the sentence that says how it is installed."""
     try:
         import optuna
     except ImportError:
-        raise ConfigError("tuning needs the package optuna; install it with pip install 'tacit[tuning]'") from None
+        raise ConfigError(f"tuning needs the package optuna; install it with {install('tuning')}") from None
     return optuna

@@ -8,13 +8,9 @@ vault and let go of after their task.
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-from tacit import models
 from tacit.data.stream import Stream, StreamInfo, TaskInfo
 from tacit.errors import ConfigError, TacitError
 from tacit.experiment.clock import Clock
@@ -28,11 +24,13 @@ from tacit.experiment.streams import caveats
 from tacit.learners import find
 from tacit.learners.core import Step
 from tacit.learners.learner import Learner, admit
+from tacit.learners.networks import NamedNetwork
 from tacit.learners.release import Release
 from tacit.privacy import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.keys import KeyRing
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.tasks import task_states
 from tacit.privacy.vault import Vault
 
 BETWEEN_S = 0.1
@@ -83,22 +81,22 @@ def needed_ledger(info: StreamInfo, ledger: Path | None) -> Path:
 def new_learner(config: Config, budget: Budget, seed: int) -> Learner:
     """The method of a configuration."""
     make: Callable[..., Learner] = find(config.learner.method)
-    network = partial(_network, config.model.network, config.model.options)
+    network = NamedNetwork(name=config.model.network, options=config.model.options)
     return make(budget=budget, network=network, seed=seed, device=config.device, **config.learner.options)
 
 
-def _network(name: str, options: dict[str, Any], info: StreamInfo) -> nn.Module:
-    return models.build(name, info.shape, len(info.labels), **options)
+def planned(config: Config, folder: SeedFolder, stream: Stream) -> Learner:
+    """The learner of a seed with the plans that it learns by, and nothing learnt: for its releases to be loaded into.
+    Nothing is read or charged."""
+    with Ledger.throwaway() as book:
+        made = SeedRun(config, folder, stream, Vault(book), lambda said: None, Stop())
+        made.plan()
+    return made.learner
 
 
 def tasks_read(book: Ledger, stream: str) -> set[str]:
     """The tasks of a stream that something was charged and read of."""
-    known = {terms.name: number for number, terms in book.streams()}
-    if stream not in known:
-        return set()
-    found = book.statement(known[stream])
-    tasks = {block.row.id: block.row.task for block in found.blocks}
-    return {tasks[block] for grant in found.grants if grant.state != "VOID" for block, _ in grant.reads}
+    return {task for task, states in task_states(book, stream).items() if states}
 
 
 class SeedRun:
@@ -126,7 +124,7 @@ class SeedRun:
         self.learner = new_learner(config, planned, self.folder.seed)
         self.learner.tuned_ = config.tuned.make()
 
-    def _start(self) -> None:
+    def plan(self) -> None:
         """Find the plans, and see that they fit together; nothing is charged before.
 
         A unit that recurs may be trained on in one task, kept as memory in a second, asked about in a third. Each plan
@@ -136,6 +134,7 @@ class SeedRun:
             if share < 1:
                 self._make(replace(self.budget, epsilon=share * self.budget.epsilon))
             self.learner.start(self.labels.info)
+            self.examiner.check(self.learner)
             lists = self.learner.charges() + self.labels.charges() + self.examiner.charges()
             times = self.stream.info.tasks_per_unit
             if times == 1 or not lists or calibrate.fits_mixed(lists, self.budget, times):
@@ -147,7 +146,7 @@ class SeedRun:
 
     def go(self, goal: int | None) -> None:
         with self.clock.part("learn"):  # plans and their noise are found here
-            self._start()
+            self.plan()
         self.learner.watch = self._watch  # type: ignore[method-assign]
         done = self._restore()
         self._goal = max(done, len(self.stream) if goal is None else goal)
@@ -193,7 +192,8 @@ class SeedRun:
             done += 1
         if done:
             last = Release.load(self._place(tasks[done - 1]))
-            if last.info != self.labels.info:
+            begun = replace(last.info, features=last.info.features or self.labels.info.features)  # older ones lack it
+            if begun != self.labels.info:
                 raise ConfigError(
                     f"the declared facts of {last.info.name!r} (tasks, sizes, labels, bounds, columns, how its files "
                     f"are read) are not those that {last.task.name!r} was learnt with; put them back, since what was "
@@ -253,7 +253,8 @@ class SeedRun:
             admitted = admit(self.vault, task.records(), self.stream.info, task.info, self.budget)
             asked, block = self.labels.cut(number, self.examiner.cut(number, admitted))
         self.curve, self._stream_id = [], block.stream_id
-        with self.clock.part("learn"):
+        # Noise layers outside the vault (learners that are not private) draw the same when a task is learnt again.
+        with self.clock.part("learn"), self.learner.public_dice(number):
             release = self.learner.learn(asked, block, self.vault)
         self.folder.note({"task": number, "curve": self.curve})
         release.save(self._place(info))

@@ -38,8 +38,10 @@ def checked(
         if name not in known:
             raise ConfigError(unknown(f"{section}.{name}", given[name], known, f"a setting of {owner}"))
     hints = get_type_hints(make)
+    # A default that is a list is read as a file would give it, so that what is written down reads back as the same.
+    values = {name: list(default) for name, default in known.items() if isinstance(default, tuple)} | dict(given)
     found = {
-        name: typed(f"{section}.{name}", hints.get(name, Any), given[name]) if name in given else default
+        name: typed(f"{section}.{name}", hints.get(name, Any), values[name]) if name in values else default
         for name, default in known.items()
     }
     for name, value in found.items():

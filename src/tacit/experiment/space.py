@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from tacit.errors import ConfigError
-from tacit.experiment.config import validated
+from tacit.experiment.validation import validated
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -106,6 +106,9 @@ class Space:
     def keys(self) -> str:
         """For people."""
         return ", ".join(self.ranges)
+
+    def plain(self) -> dict[str, Any]:
+        return {key: one.model_dump(mode="json") for key, one in self.ranges.items()}
 
     def draw(self, rng: np.random.Generator) -> Settings:
         return {key: one.draw(rng) for key, one in self.ranges.items()}

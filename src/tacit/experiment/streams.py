@@ -1,6 +1,7 @@
 """From a configuration to a stream: a named data set cut by a scenario, or what a declaration describes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -42,15 +43,32 @@ def open_stream(data: DataSection, seed: int, place: "Place | None" = None) -> S
     `place`: where features are made and kept, if the records are to become features."""
     make = scenario(data.scenario)
     options: dict[str, Any] = data.options | ({"seed": seed} if "seed" in parameters(make) else {})
-    stream = make(_source(data, place), **options)
+    source = _source(data, place)
+    stream = make(source, **options)
     if data.features is not None and data.scenario == "declared":
         from tacit.experiment.features import Place, of_stream
 
         stream = of_stream(stream, data.features, place or Place())
+    elif data.features is not None:
+        named = (source[0] if isinstance(source, list) else source).features
+        stream = Stream(replace(stream.info, features=named), stream)
     if data.held >= len(stream):
         raise ConfigError(f"data.held = {data.held} leaves no task of {len(stream)}; hold back fewer")
     stream = stream[data.held :] if data.held else stream
     return stream.in_order(generator(seed, "order").permutation(len(stream)).tolist()) if data.shuffled else stream
+
+
+def check_sources(data: DataSection) -> None:
+    """Refuse named sets, or a file of their features, that are not here: said before anything is made."""
+    if data.scenario == "declared":
+        return
+    from tacit.data.named import load
+    from tacit.experiment.feature_files import check_file
+
+    for name in (data.source,) if isinstance(data.source, str) else data.source:
+        load(name)
+    if data.features is not None:
+        check_file(data.features)
 
 
 def caveats(data: DataSection) -> list[str]:

@@ -1,7 +1,8 @@
 """`sweep(plan, folder)`: one run for each cell of a grid, in a folder of its own, and one table of them all.
 
 Guarantee: it can be ended and called again at any time; finished cells are kept, unfinished ones go on, failed ones are
-tried again. `cells.csv` is written whole after every cell, and says of each whether it is done, failed or not run.
+tried again. `cells.csv` is written whole after every cell, and says of each whether it is done, failed or not run;
+`sweep.yaml` says what is run, so that the folder alone is enough to go on.
 """
 
 import csv
@@ -18,15 +19,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tacit.errors import ConfigError, TacitError
+from tacit.experiment.changes import override
 from tacit.experiment.config import Config, Sweep
 from tacit.experiment.events import Said, Stop, Stopped, Tell, ctrl_c
-from tacit.experiment.folder import RunFolder
-from tacit.experiment.loading import checked, override, plain
+from tacit.experiment.folder import RunFolder, write
+from tacit.experiment.loading import SWEEP, checked, plain
 from tacit.experiment.reference import reference
 from tacit.experiment.runner import available_cores, nobody, run
 from tacit.experiment.significance import Compared, baselines, compare
-from tacit.experiment.streams import open_stream
+from tacit.experiment.streams import check_sources, open_stream
 
 Changes = dict[str, Any]
 NOT_RUN = "not run"
@@ -83,7 +87,16 @@ def sweep(
     if plan.reference is not None:
         reference(plan.reference)  # a wrong name is said before the first cell
     _refuse_private(cells)
+    for cell in cells:
+        cell.look()
+    for data in {
+        cell.config.data.model_dump_json(): cell.config.data for cell in cells if cell.status != DONE
+    }.values():
+        check_sources(data)
     place.mkdir(parents=True, exist_ok=True)
+    base = plain(plan.base) if isinstance(plan.base, str) else plan.base
+    asked = plan.model_copy(update={"base": base}).model_dump(mode="json")
+    write(place / SWEEP, yaml.safe_dump(asked, sort_keys=False, allow_unicode=True))
     until = None if limit_minutes is None else time.monotonic() + 60 * limit_minutes
     at_once = max(1, min(processes or available_cores(), len(cells)))
     one_table = threading.Lock()
@@ -97,8 +110,6 @@ def sweep(
             write_table(place / "cells.csv", cells)
             said(Said(kind="notice", name=f"{cell.name}: {told(cell)}"))
 
-    for cell in cells:
-        cell.look()
     write_table(place / "cells.csv", cells)
     with ctrl_c(stop):
         if at_once == 1:  # in this process: no start-up for each

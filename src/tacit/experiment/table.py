@@ -24,8 +24,9 @@ def show(summary: Summary, console: Console) -> None:
     console.print(_figures(summary))
     if (noise := found.get("accuracy_noise")) is not None:
         console.print(
-            f"accuracies are noisy queries (standard deviation up to {noise:.1%}) over the declared number of test "
-            "units, so one may leave 0 to 100 %",
+            f"accuracies are noisy queries over the declared number of test units (standard deviation up to "
+            f"{noise:.1%}, of the noise and of how many units coins put into the test part), so one may leave 0 to "
+            "100 %",
             style="dim",
         )
     for caveat in found.get("caveats", ()):

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from tacit.errors import ConfigError
-from tacit.privacy.issue import Tuned, Tuning
+from tacit.privacy.tuned import Tuned, Tuning
 
 How = Literal["none", "public-proxy", "held-tasks", "private", "paper-protocol"]
 ON: dict[How, Tuning] = {

@@ -6,24 +6,28 @@
 - a paper's protocol (`paper_protocol`): on the data that is learnt from, not charged; public benchmarks only.
 
 Guarantee: the configuration that comes back says how it was tuned and whether that was charged, and certificates and
-`metrics.json` of its run repeat it. Private records are read by the private way alone.
+`metrics.json` of its run repeat it. Private records are read by the private way alone. On public data, a call that was
+ended goes on when it is repeated with the same folder, to the same settings; private tuning is never taken up again.
 """
 
-from collections.abc import Mapping
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from tacit.data.stream import Stream
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, TacitError
 from tacit.experiment import paper_protocol, private_tuning
 from tacit.experiment.config import Config
-from tacit.experiment.events import Stop, Tell
+from tacit.experiment.events import Stop, Stopped, Tell, ctrl_c
 from tacit.experiment.features import Place
-from tacit.experiment.folder import refuse_full
+from tacit.experiment.folder import lines, refuse_full, write_json
 from tacit.experiment.loading import plain
 from tacit.experiment.runner import Streams, loaded, nobody, run
-from tacit.experiment.search import SAMPLERS, Found, Sampler, best, save, search, with_settings
+from tacit.experiment.search import LOG, SAMPLERS, Found, Sampler, best, optuna_module, save, search, with_settings
 from tacit.experiment.space import Settings, Space
 from tacit.experiment.streams import open_stream
 
@@ -62,8 +66,10 @@ def tune(
     if protocol is not None:
         if space is not None or how != "public-proxy":
             raise ConfigError(f"the protocol {protocol} brings its own space and data; leave the others out")
-        refuse_full(place)
-        found = paper_protocol.tobaben2025(config, place, trials=trials, stream=stream, tell=told, stop=stop)
+        optuna_module()
+        begin(place, config, {"protocol": protocol})
+        with _kept(place, stop):
+            found = paper_protocol.tobaben2025(config, place, trials=trials, stream=stream, tell=told, stop=stop)
         save(found, place)
         return found
     if space is None:
@@ -75,9 +81,11 @@ def tune(
         return private_tuning.tune_privately(
             config, known, place, trials=trials, shape=shape, ledger=ledger, stream=stream, tell=told, stop=stop
         )
-    refuse_full(place)
     at = Place(device=config.device, tell=told, stop=stop)
     streams, where = _public(config, how, proxy, held_are_public, stream, at)
+    optuna_module()  # where it is missing, that is said before a folder is made
+    searched = {"sampler": sampler, "seed": seed, "space": known.plain()}
+    begin(place, config, {"how": how, "on": where, "objective": objective, **searched})
 
     def score(number: int, settings: Settings) -> float:
         def opened(one: int) -> Stream:
@@ -86,8 +94,10 @@ def tune(
         tried = with_settings(config, settings | {"data.held": 0, "tuned": {}})
         return accuracy(tried, place / "trials" / f"{number + 1:03d}", opened, stop)
 
-    tried = search(known, score, trials=trials, sampler=sampler, seed=seed, tell=told, stop=stop)
-    winner = best(tried)
+    with _kept(place, stop):
+        log = place / LOG
+        tried = search(known, score, trials=trials, sampler=sampler, seed=seed, tell=told, stop=stop, log=log)
+        winner = best(tried)
     about = f"{known.keys}: {trials} trials of {SAMPLERS[sampler]} search on {where}"
     # Wherever the settings are used, the tasks that they were tuned on are left out.
     held = {"data.held": config.data.held} if how == "held-tasks" else {}
@@ -98,11 +108,45 @@ def tune(
 
 
 def accuracy(config: Config, folder: Path, streams: Streams, stop: Stop) -> float:
-    """The mean over seeds of the average accuracy of a run."""
-    found = run(config, folder, stream=streams, processes=1, stop=stop).metrics["average_accuracy"]
+    """The mean over seeds of the average accuracy of a run; one that was stopped goes on."""
+    found = run(config, folder, stream=streams, processes=1, stop=stop, resume=True).metrics["average_accuracy"]
     if found is None:
         raise ConfigError("the run has no accuracy to tune by; set evaluation.test to public or charged")
     return float(found["mean"])
+
+
+def begin(folder: Path, config: Config, asked: Mapping[str, Any]) -> None:
+    """Lay the folder out, or take up what was begun in it and not finished; with the same question only."""
+    file = folder / "asked.json"
+    wanted = json.loads(json.dumps({**asked, "config": config.plain()}))
+    if not file.exists() or (folder / "settings.yaml").exists():
+        refuse_full(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(file, wanted)
+        return
+    before = json.loads(file.read_text(encoding="utf-8"))
+    other = next((key for key in wanted if before.get(key) != wanted[key]), None)
+    if other is not None:
+        what = "another configuration" if other == "config" else f"{other} = {before.get(other)!r}"
+        raise ConfigError(f"{folder} was begun with {what}; repeat the same call, or give another folder by --out")
+
+
+@contextmanager
+def _kept(folder: Path, stop: Stop) -> Iterator[None]:
+    """Ctrl-C stops between two steps; what is kept then is said. Where no trial could be run, nothing is kept."""
+    try:
+        with ctrl_c(stop):
+            yield
+    except Stopped:
+        raise Stopped(f"stopped; {len(_done(folder))} finished trials are kept in {folder}") from None
+    except TacitError:
+        if not any(line["score"] is not None for line in _done(folder)):
+            shutil.rmtree(folder)  # it was empty when this began
+        raise
+
+
+def _done(folder: Path) -> list[dict[str, Any]]:
+    return [line for log in folder.rglob(LOG) for line in lines(log)]
 
 
 def _public(

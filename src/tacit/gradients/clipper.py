@@ -10,10 +10,12 @@ layers, so that no weight gradient is made; (3) per-example norms from these two
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
+from torch.utils._pytree import tree_map
 
 from tacit.errors import PlanError
 from tacit.gradients.clip import ClipRule, as_rule
@@ -75,10 +77,12 @@ class Clipper:
         *,
         num_groups: int | None = None,
         add: bool = False,
+        filled: int = 0,
     ) -> dict[str, Tensor]:
         """The clipped sum by parameter name, as views of `out` (overwritten, or added to with `add=True`).
 
-        Examples with the same number in `groups` are one unit: their gradients are added before the clip.
+        Examples with the same number in `groups` are one unit: their gradients are added before the clip. The last
+        `filled` rows are no examples: they go through the model, their loss is not asked, and they add nothing.
         """
         if out is None:
             out, add = self.buffer(), False
@@ -91,8 +95,8 @@ class Clipper:
         refuse_mixing(self._mixers)
         units = _units(groups, num_groups, x)
         if not self._verified:
-            self._look(x, y)
-        losses, uses = record(self._sites, self.model, self.loss, x, y)
+            self._look(x[: len(x) - filled], y[: len(y) - filled])
+        losses, uses = record(self._sites, self.model, without(self.loss, filled), x, y)
         differentiate(losses, uses)
         with torch.no_grad():
             rows = self.rows(uses, x.shape[0])
@@ -164,6 +168,16 @@ class Clipper:
 
     def _device(self) -> torch.device:
         return next(p.device for p in self.model.parameters() if p.requires_grad)
+
+
+def without(loss: Loss, filled: int) -> Loss:
+    """The loss of a batch whose last rows are no examples: zero for these."""
+
+    def of_examples(output: Any, y: Tensor) -> Tensor:
+        real = tree_map(lambda t: t[:-filled] if isinstance(t, Tensor) else t, output)
+        return nn.functional.pad(loss(real, y[:-filled]), (0, filled))
+
+    return of_examples if filled else loss
 
 
 def added(parts: list[Rows], examples: int) -> Rows:

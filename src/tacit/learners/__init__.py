@@ -2,10 +2,14 @@
 
 from importlib import import_module
 from inspect import isabstract
+from pathlib import Path
+from typing import Any
 
 from tacit.errors import LearnerError
 from tacit.learners.learner import Learner
+from tacit.learners.release import Release
 from tacit.plugins import from_file
+from tacit.privacy.ledger import Ledger
 
 HOMES = {
     "AGEM": "agem",
@@ -36,6 +40,20 @@ def find(name: str) -> type[Learner]:
         raise LearnerError(f"there is no learner {name!r}; there are {known}, or your own as file.py:Class")
     found: type[Learner] = getattr(import_module(f"tacit.learners.{HOMES[meant[0]]}"), meant[0])
     return found
+
+
+def opened(
+    folder: str | Path,
+    *,
+    ledger: str | Path | Ledger | None = None,
+    store: str | Path | None = None,
+    **changed: Any,
+) -> Learner:
+    """The learner of any release, by the method that it names; see `Learner.from_release`."""
+    method = Release.load(Path(folder)).method
+    if method not in HOMES:
+        raise LearnerError(f"{folder} is a release of {method}, a method of your own; use {method}.from_release")
+    return find(method).from_release(folder, ledger=ledger, store=store, **changed)
 
 
 def matching(name: str) -> list[str]:

@@ -53,9 +53,9 @@ class Centralised(Learner):
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         self.blocks_.append(block)
+        x, y = self._records(vault)  # refused here, before anything is written
         if vault.has_store and self.scope == "all":
             vault.keep(block)
-        x, y = self._records(vault)
         self.model_ = self.build()
         optimizer = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[self.rule](
             self.model_.parameters(), lr=at(self.lr, task, "lr")

@@ -7,6 +7,7 @@ keeps (`tensors`) may be published, and a release is all that is needed to go on
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,14 +26,17 @@ from tacit.gradients.losses import cross_entropy
 from tacit.learners import weights
 from tacit.learners.features import split
 from tacit.learners.release import Release
+from tacit.learners.stored import Stored
+from tacit.models.devices import check_device
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.claims import Claim
 from tacit.privacy.declared import Block, Loss
-from tacit.privacy.issue import Tuned
+from tacit.privacy.tuned import Tuned
 from tacit.privacy.vault import Vault
 
 Network = str | nn.Module | Callable[[StreamInfo], nn.Module]
+_KEPT: ContextVar[bool] = ContextVar("gradients are kept", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,8 @@ class Core(ABC):
     device: str = "cpu"
 
     private: ClassVar[bool] = True
+    has_network: ClassVar[bool] = True
+    """Otherwise `network` plays no part."""
     sequential: ClassVar[bool] = True
     """It learns task after task; otherwise forgetting means nothing."""
     reference: ClassVar[str]
@@ -104,6 +110,15 @@ class Core(ABC):
 
     def logits(self, x: Tensor) -> Tensor:
         return torch.cat([self.model_(rows) for rows in split(self.model_, x)])
+
+    @contextmanager
+    def public_dice(self, *numbers: int) -> Iterator[None]:
+        """Within it, what draws at random outside the vault (noise layers) draws from the learner's public seed and
+        these numbers; afterwards torch's generators are as they were."""
+        device = torch.device(self.device)
+        with torch.random.fork_rng(devices=[device.index or 0] if device.type == "cuda" else []):
+            torch.manual_seed(int(np.random.SeedSequence([self.seed, *numbers]).generate_state(1, np.uint64)[0] >> 1))
+            yield
 
     def charges(self) -> list[list[DpEvent]]:
         """What a unit may be charged in one task, after `start`: a list for each way in which it may be read. A unit
@@ -149,9 +164,13 @@ class Core(ABC):
     def release(self, task: TaskInfo, block: Block, vault: Vault) -> Release:
         """The state after a task, with the certificate of the stream as the ledger stands now."""
         self.certificate_ = self.certify(block, vault)
+        return self.last_release()
+
+    def last_release(self) -> Release:
+        """The state after the last task, with its certificate."""
         return Release(
-            task=task, method=type(self).__name__, tensors=self.tensors(), info=self.stream_,
-            certificate=self.certificate_, tasks=self.tasks_,
+            task=self.tasks_[-1], method=type(self).__name__, tensors=self.tensors(), info=self.stream_,
+            certificate=self.certificate_, tasks=self.tasks_, settings=Stored.of(self),
         )  # fmt: skip
 
     def certify(self, block: Block, vault: Vault) -> Certificate:
@@ -200,8 +219,7 @@ class Core(ABC):
         return deepcopy(self.network) if isinstance(self.network, nn.Module) else self.network(info)
 
     def check_device(self) -> None:
-        if self.device.startswith("cuda") and not torch.cuda.is_available():
-            raise LearnerError(f"there is no GPU for device={self.device!r}; use device='cpu'")
+        check_device(self.device)
 
     def loss(self) -> Loss:
         """Cross-entropy; where the task is given at test and follows from the label, over the task's labels only."""
@@ -238,12 +256,24 @@ def masked_cross_entropy(output: Tensor, y: Tensor, masks: Tensor) -> Tensor:
 
 @contextmanager
 def answering(model: nn.Module) -> Iterator[None]:
-    """In evaluation mode without gradients; afterwards as it was: grants are pinned to the mode too."""
+    """In evaluation mode, without gradients unless `differentiable`; afterwards as it was: grants are pinned to the
+    mode too."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        with torch.no_grad():
+        with torch.set_grad_enabled(_KEPT.get()):
             yield
     finally:
         for module, training in before:
             module.training = training
+
+
+@contextmanager
+def differentiable() -> Iterator[None]:
+    """Within it, `scores` of any learner has gradients, to records that require them."""
+    before = _KEPT.set(True)
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        _KEPT.reset(before)

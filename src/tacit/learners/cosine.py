@@ -39,10 +39,13 @@ class CosineClassifier(Prototypes):
 
     def plan(self, task: TaskInfo) -> SumPlan:
         """The least noise that the budget allows, independent in every task."""
-        return SumPlan.for_budget(self.budget, tasks_per_unit=self.stream_.tasks_per_unit)
+        return SumPlan.for_budget(self.budget, share=self.rest, tasks_per_unit=self.stream_.tasks_per_unit)
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         self.watch(Step(task=task, step=0, of=1))
+        vault.check_map(block, self.features_)
+        vault.commit({block: [*self.spread_plan(task), self.plan(task)]})
+        self.look(task, block, vault)
         found = vault.sums(block, self.plan(task), labels=task.labels, through=self.features_)
         own = self.positions(task.labels).to(self.device)
         self.sums_.index_add_(0, own, found.to(self.device))
@@ -56,10 +59,11 @@ class CosineClassifier(Prototypes):
 
     def tensors(self) -> dict[str, Tensor]:
         """The sums; of a public backbone its key."""
-        return {"sums": self.sums_.cpu().clone()} | weights.keys(self.features_)
+        return {"sums": self.sums_.cpu().clone()} | self.known() | weights.keys(self.features_)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         weights.check_keys(self.features_, tensors)
+        self.take(tensors)
         if "sums" not in tensors or tensors["sums"].shape != self.sums_.shape:
             raise LearnerError("this release has no sums of these labels and features; give the one of this stream")
         self.sums_ = tensors["sums"].to(self.device).clone()

@@ -27,6 +27,7 @@ from tacit.gradients.losses import cross_entropy
 from tacit.learners.apart import Apart
 from tacit.learners.core import Network
 from tacit.learners.gradient import Each
+from tacit.learners.routing import entropy
 from tacit.learners.taskwise import TaskWise
 from tacit.learners.weights import State, trained
 from tacit.privacy.declared import Block
@@ -104,7 +105,7 @@ class PEFTEnsemble(Apart, TaskWise):
 def largest(members: Members, out: Tensor) -> Tensor:
     """The largest answer of any model to each label, written to `out` (−∞ where there is none)."""
     for own, logits in members:
-        out[:, own] = torch.maximum(out[:, own], logits)
+        out[:, own] = torch.maximum(out[:, own].clone(), logits)  # a copy: `out` changes before a gradient is taken
     return out
 
 
@@ -112,7 +113,7 @@ def weighted(members: Members, out: Tensor) -> Tensor:
     """The answers added up, each model's by exp(−entropy) over that of all models, written to `out`."""
     sums, total = torch.zeros_like(out), torch.zeros_like(out[:, :1])
     for own, logits in members:
-        weight = torch.special.entr(logits.softmax(1)).sum(1, keepdim=True).neg().exp()
+        weight = entropy(logits.softmax(1))[:, None].neg().exp()
         total += weight
         sums[:, own] += weight * logits
         out[:, own] = 0

@@ -21,7 +21,7 @@ from tacit.learners.apart import Apart
 from tacit.learners.features import UnitNorm
 from tacit.learners.gradient import Each, rounded_up
 from tacit.learners.merging import closest, merged
-from tacit.learners.routing import mixture
+from tacit.learners.routing import entropy, logarithm, mixture
 from tacit.learners.weights import State, trained
 from tacit.models.lowrank import adapted
 from tacit.privacy import calibrate, events
@@ -123,14 +123,14 @@ class RoutedExperts(Apart):
             trust = own.to(rows).expand(len(rows), -1)
         else:
             trust = self.trust(rows)
-        found = mixture(rows, trust, self.answers, len(self.labels_)).log()
+        found = logarithm(mixture(rows, trust, self.answers, len(self.labels_)))
         return found if task is None else found.masked_fill(~self.mask(task).to(found.device), -torch.inf)
 
     def trust(self, x: Tensor) -> Tensor:
         """How much each task is believed to be the source of each row: (rows, tasks), each row adds up to 1."""
         if self.router == "scores":
-            entropy = [torch.special.entr(self.answers(x, number)).sum(1) for number in range(len(self.of_task_))]
-            return (-self.sharpness * torch.stack(entropy, 1)).softmax(1)
+            unsure = [entropy(self.answers(x, number)) for number in range(len(self.of_task_))]
+            return (-self.sharpness * torch.stack(unsure, 1)).softmax(1)
         unit = UnitNorm()(x)
         means = [shrunk(one, self.look().std) for one in self.sums_]
         alike = [(unit @ one.to(unit).T).amax(1) for one in means]

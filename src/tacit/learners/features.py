@@ -20,16 +20,48 @@ class UnitNorm(nn.Module):
         return torch.nn.functional.normalize(x.flatten(1), dim=1)
 
 
+class Spread(nn.Module):
+    """What the mean and the spread of each feature follow from: (x, x², 1) of a row, of length at most 1. Features are
+    expected in [−1, 1], by public constants, and cut there."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.flatten(1).clamp(-1, 1)
+        return torch.cat([rows, rows.square(), torch.ones_like(rows[:, :1])], 1) / math.sqrt(2 * rows.shape[1] + 1)
+
+
+class Standard(nn.Module):
+    """Rows less their mean, over their spread, cut at ±4. As they are, until both are known."""
+
+    mean: Tensor
+    spread: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("spread", torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ((x.flatten(1) - self.mean) / self.spread).clamp(-4, 4)
+
+    def learn(self, sums: Tensor, std: float) -> None:
+        """From the noisy sum of `Spread` over all units, each weighted in some way: ratios to the last entry."""
+        width, count = len(self.mean), max(float(sums[-1]), 4 * std)
+        first, second = sums[:width] / count, sums[width : 2 * width] / count
+        self.mean.copy_(first)
+        self.spread.copy_((second - first.square()).clamp(min=max(1e-4, 2 * std / count)).sqrt())
+
+
 class FeatureMap(nn.Module):
-    """Records as unit features: through a frozen public backbone or, without one, as they are."""
+    """Records as unit features: through a frozen public backbone or, without one, as they are or `standard`."""
 
     def __init__(self, backbone: Backbone | None, width: int) -> None:
         super().__init__()
         self.backbone, self.unit, self.width = backbone, UnitNorm(), width
+        self.standard: Standard | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         if self.backbone is None:
-            found: Tensor = self.unit(x)
+            found: Tensor = self.unit(x if self.standard is None else self.standard(x))
             return found
         return torch.cat([self.unit(self.backbone(rows)) for rows in split(self, x)])
 

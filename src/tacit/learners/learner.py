@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from tacit.data.sources import as_read, is_picture, tensor
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError
 from tacit.learners.core import Core
+from tacit.learners.release import Release
+from tacit.learners.stored import Stored
 from tacit.privacy.budget import Budget
 from tacit.privacy.declared import Block, Declared
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.tasks import task_states
+from tacit.privacy.tuned import Tuned
 from tacit.privacy.vault import Vault
 
 
@@ -37,7 +41,10 @@ class Learner(Core):
     """For scikit-learn before 1.6; later ones ask for tags."""
 
     def partial_fit(self, X: Any, y: Any, ids: Any = None) -> Self:
-        """Learn the next planned task from its records; `ids` say whose they are."""
+        """Learn the next planned task from its records; `ids` say whose they are.
+
+        Pictures (channels, height, width) are bytes, which are divided by 255, or floats, which are taken as they are:
+        a backbone reads [0, 1]. Other whole numbers become floats. The type alone decides, here and in `predict`."""
         if not hasattr(self, "stream_"):
             if self.stream is None:
                 raise LearnerError(
@@ -47,11 +54,9 @@ class Learner(Core):
         planned, done = self.stream_.tasks, len(self.tasks_)
         if done == len(planned):
             raise LearnerError(f"all {done} planned tasks are learnt; plan more of them in StreamInfo from the start")
-        vault = self._open()
-        if np.shape(X)[1:] != self.stream_.shape:
-            found, said = np.shape(X)[1:], self.stream_.shape
-            raise LearnerError(f"records have the shape {found}, and {said} was declared; reshape them, or declare it")
-        source = (X, y) if ids is None else (X, y, ids)
+        x, vault = self._rows(X), self._open()
+        self._check_new(vault, planned[done])
+        source = (x, y) if ids is None else (x, y, ids)
         block = admit(vault, source, self.stream_, planned[done], self.budget)
         self.learn(planned[done], block, vault)
         self.saved(block, vault)
@@ -71,6 +76,42 @@ class Learner(Core):
     def score(self, X: Any, y: Any, task: TaskInfo | None = None) -> float:
         """Accuracy on public data. On private data it is a query: use `Vault.accuracy`."""
         return float(np.mean(self.predict(X, task) == np.asarray(y)))
+
+    def save(self, folder: str | Path) -> None:
+        """Write the release of the last task: `model.safetensors`, `release.json`, `certificate.json`. It may be
+        published, and `from_release` goes on with it."""
+        self._check_learnt()
+        self.last_release().save(Path(folder))
+
+    @classmethod
+    def from_release(
+        cls,
+        folder: str | Path,
+        *,
+        ledger: str | Path | Ledger | None = None,
+        store: str | Path | None = None,
+        **changed: Any,
+    ) -> Self:
+        """The learner as a release left it, with its settings. It predicts at once; with the ledger that it was charged
+        to (and the store, if it has a memory) it goes on with the next planned task.
+
+        `changed`: settings that are to be others (such as `device`), or that are code, which no file holds."""
+        release = Release.load(Path(folder))
+        if release.method != cls.__name__:
+            raise LearnerError(
+                f"{folder} is a release of {release.method}, not of {cls.__name__}; use {release.method}.from_release"
+            )
+        if release.settings is None and "budget" not in changed:
+            raise LearnerError(
+                f"{folder} was saved before releases held settings; give all of them, such as budget=Budget(…)"
+            )
+        settings = (release.settings or Stored()).settings(cls, changed)
+        made = cls(**settings, stream=release.info, ledger=ledger, store=store)
+        made.start(release.info)
+        made.restore(release.tensors, release.tasks, None if ledger is None else made._open_again(release))
+        made.certificate_ = release.certificate
+        made.tuned_ = Tuned.of(release.certificate)
+        return made
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -109,13 +150,53 @@ class Learner(Core):
         return {"method": type(self).__name__} | {k: v for k, v in self.get_params().items() if k not in elsewhere}
 
     def _scored(self, x: Any, task: TaskInfo | None) -> Tensor:
+        self._check_learnt()
+        return self.scores(as_read(self._rows(x)), task)
+
+    def _rows(self, x: Any) -> Tensor:
+        """Records of the declared shape; all but bytes of pictures as floats, unless the network looks numbers up."""
+        rows, said = tensor(x), self.stream_
+        if rows.shape[1:] != said.shape:
+            of = f": features by {said.features}" if said.features else ""
+            raise LearnerError(
+                f"records have the shape {tuple(rows.shape[1:])}, and {said.shape} was declared{of}; reshape them, or "
+                "declare it"
+            )
+        looked_up = any(isinstance(module, nn.Embedding) for module in self.model_.modules())
+        as_they_are = is_picture(rows) or (looked_up and not rows.dtype.is_floating_point)
+        return rows if as_they_are else rows.float()
+
+    def _check_learnt(self) -> None:
         if not getattr(self, "tasks_", ()):
             raise LearnerError("nothing is learnt yet; call partial_fit first")
-        rows = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
-        return self.scores(rows.float(), task)
+
+    def _check_new(self, vault: Vault, task: TaskInfo) -> None:
+        """Refuse a task that was learnt to its end, here or in another process; what is unfinished is taken up."""
+        if task_states(vault.ledger, self.stream_.name).get(task.name) == {"RELEASED"}:
+            raise LearnerError(
+                f"task {task.name!r} of {self.stream_.name!r} was learnt from already, as the ledger says; go on "
+                f"with {type(self).__name__}.from_release(folder, ledger=…) from what save(folder) wrote after it"
+            )
+
+    def _open_again(self, release: Release) -> Vault:
+        """The vault of a later process; its ledger must know all that the release has learnt."""
+        vault = self._open()
+        known = task_states(vault.ledger, release.info.name)
+        for task in release.tasks:
+            if task.name not in known:
+                raise LearnerError(
+                    f"this ledger knows nothing of task {task.name!r} of {release.info.name!r}, which the release has "
+                    "learnt; give the one that was charged for it"
+                )
+        return vault
 
     def _open(self) -> Vault:
         if not hasattr(self, "vault_"):
+            if self.ledger is None and self.tasks_:
+                raise LearnerError(
+                    "this learner was made from a release without its ledger, so it only predicts; to learn the next "
+                    "task, give from_release(folder, ledger=…) the ledger that it was charged to"
+                )
             if self.ledger is None and not self.stream_.public:
                 raise LearnerError(
                     f"the stream {self.stream_.name!r} is private, so its charges must last: give ledger=path and keep "

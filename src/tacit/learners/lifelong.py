@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor, nn
@@ -29,7 +30,7 @@ from tacit.learners import maps, weights
 from tacit.learners.core import Step, answering
 from tacit.learners.learner import Learner
 from tacit.learners.ridge import Objective, minimum
-from tacit.learners.routing import Router, mixture
+from tacit.learners.routing import Router, logarithm, mixture
 from tacit.learners.second_moment import Moment
 from tacit.learners.weights import State
 from tacit.privacy import calibrate
@@ -43,8 +44,9 @@ ROWS = 4096
 
 @dataclass(kw_only=True, eq=False)
 class LifelongDP(Learner):
-    """`network` plays no part."""
+    """A task's noisy coefficients leave once; a classifier is made of them."""
 
+    has_network: ClassVar[bool] = False
     features: str | nn.Module = "relu"
     """relu, fourier: random features of the record. spectrum: of a sensor's window. encoder: of an auto-encoder that is
     trained from the first task's private moments. Or a public backbone, by name or as a module."""
@@ -81,6 +83,8 @@ class LifelongDP(Learner):
         """Of each task, where they are kept."""
         self.seen_ = torch.zeros(len(self.labels_), dtype=torch.bool)
         self.heads_: list[Tensor] = []
+        self.places_: list[Tensor] = []
+        """Of each task's classifier: which labels its rows are for."""
         self.router_ = Router()
         self._pooled: Tensor | None = None
 
@@ -140,14 +144,16 @@ class LifelongDP(Learner):
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         self.watch(Step(task=task, step=0, of=1))
+        vault.check_map(block, self.model_)
         vault.commit({block: self.plans(task)})
         if encoding := self.encoder_plans(task):
             self._encode(block, vault, encoding)
         new = self._read(task, block, vault)
         vault.drop(block)
         if not self.pooled_:
-            self.heads_.append(self._head(task, new, self.all_))
-            self.router_.add(new.sums[self.positions(task.labels)], self.sums_plan(task).std, new.moment.records)
+            self.places_.append(self.positions(task.labels))
+            self.heads_.append(self._head(task.number, new, self.all_))
+            self.router_.add(new.sums[self.places_[-1]], self.sums_plan(task).std, new.moment.records)
             if self.keep != "heads":
                 self.own_.append(new.tensors(torch.float16 if self.keep == "half" else torch.float32))
         self.all_ = new if self.all_ is None else self.all_.plus(new, 1.0)
@@ -177,15 +183,19 @@ class LifelongDP(Learner):
         noise[place] = sums.std
         return Objective(sums=rows, std=noise, moment=Moment(value=value, std=moment.std, records=float(task.size)))
 
-    def _head(self, task: TaskInfo, own: Objective, others: Objective | None) -> Tensor:
-        return minimum(own, others, self.seed, self.epochs)[self.positions(task.labels)]
+    def _head(self, number: int, own: Objective, others: Objective | None) -> Tensor:
+        return minimum(own, others, self._coins(number), self.epochs)[self.places_[number]]
+
+    def _coins(self, number: int) -> int:
+        """A public seed of its own for each task's splits: not that of the map."""
+        return int(np.random.SeedSequence([self.seed, 1, number]).generate_state(1)[0])
 
     def _learn_again(self) -> None:
         """Where coefficients are kept: every earlier task's classifier anew, borrowing from all the others."""
         assert self.all_ is not None
         for number, kept in enumerate(self.own_[:-1]):
             own = Objective.of(kept)
-            self.heads_[number] = self._head(self.stream_.tasks[number], own, self.all_.less(own))
+            self.heads_[number] = self._head(number, own, self.all_.less(own))
 
     def scores(self, x: Tensor, task: TaskInfo | None = None) -> Tensor:
         """`scale` · the classifier's score, −∞ for labels not seen; where no allowed label is seen, all of those
@@ -203,22 +213,21 @@ class LifelongDP(Learner):
         if self.pooled_:
             return self.scale * unit @ self._pooled_head().to(unit).T
         if task is not None and task.number < len(self.heads_):
-            return self._answers(unit, task.number).log()
+            return logarithm(self._answers(unit, task.number))
         assert self.all_ is not None
         trust = self.router_.trust(unit.cpu(), self.all_.moment).to(unit)
-        return mixture(unit, trust, self._answers, len(self.labels_)).log()
+        return logarithm(mixture(unit, trust, self._answers, len(self.labels_)))
 
     def _answers(self, unit: Tensor, number: int) -> Tensor:
         """Probabilities by a task's classifier, over its labels."""
-        place = self.positions(self.stream_.tasks[number].labels).to(unit.device)
         out = torch.zeros(len(unit), len(self.labels_), device=unit.device)
-        out[:, place] = (self.scale * unit @ self.heads_[number].to(unit).T).softmax(1)
+        out[:, self.places_[number].to(unit.device)] = (self.scale * unit @ self.heads_[number].to(unit).T).softmax(1)
         return out
 
     def _pooled_head(self) -> Tensor:
         if self._pooled is None:
             assert self.all_ is not None
-            self._pooled = minimum(self.all_, None, self.seed, self.epochs)
+            self._pooled = minimum(self.all_, None, self._coins(0), self.epochs)
         return self._pooled
 
     def tensors(self) -> State:
@@ -250,6 +259,7 @@ class LifelongDP(Learner):
         self._pooled = tensors.get("head")
         self.router_ = Router.of(weights.under(tensors, "router."))
         numbers = range(0 if self.pooled_ else len(self.tasks_))
+        self.places_ = [self.positions(self.tasks_[number].labels) for number in numbers]
         self.heads_ = [tensors[f"head.{number}"] for number in numbers]
         kept = [weights.under(tensors, f"own.{number}.") for number in numbers]
         self.own_ = [one for one in kept if one]

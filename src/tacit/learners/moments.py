@@ -59,10 +59,10 @@ class MomentsClassifier(Prototypes):
 
     def plan(self, task: TaskInfo) -> SumPlan:
         """Of the sums: the larger part of the budget."""
-        return self._series("class sums", 1 - self._share())
+        return self._series("class sums", self.rest * (1 - self._share()))
 
     def moment_plan(self) -> SumPlan:
-        return self._series("second moment", self._share())
+        return self._series("second moment", self.rest * self._share())
 
     def _share(self) -> float:
         if self.moment_share is not None:
@@ -78,7 +78,9 @@ class MomentsClassifier(Prototypes):
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         self.watch(Step(task=task, step=0, of=1))
         sums, moment = self.plan(task), self.moment_plan()
-        vault.commit({block: [sums, moment]})
+        vault.check_map(block, self.model_)
+        vault.commit({block: [*self.spread_plan(task), sums, moment]})
+        self.look(task, block, vault)
         self.sums_.append(vault.sums(block, sums, labels=self.labels_, through=self.model_))
         self.inside_.append(self.mask(task))
         self.moment_ = self.moment_ + vault.second_moment(block, moment, through=self.model_)
@@ -123,10 +125,11 @@ class MomentsClassifier(Prototypes):
         kept = {f"sums.{number}": one.clone() for number, one in enumerate(self.sums_)}
         kept |= {"moment": packed(self.moment_), "weights": made.cpu(), "seen": seen.cpu()}
         kept |= {"inside": torch.stack(self.inside_)} if self.inside_ else {}
-        return kept | weights.keys(self.model_)
+        return kept | self.known() | weights.keys(self.model_)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         weights.check_keys(self.model_, tensors)
+        self.take(tensors)
         width, labels = self.features_.width, len(self.labels_)
         sums = weights.under(tensors, "sums.")
         fits = all(one.shape == (labels, width) for one in sums.values()) and len(sums) == len(self.tasks_)

@@ -10,7 +10,7 @@ less: a record is trained on or remembered, never both, and its task's training 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Literal
 
@@ -83,7 +83,11 @@ class NaiveGaussian(Projected):
         plan = GradientPlan(
             rate=self.rate_in(task), steps=self.steps_in(task), noise=noise, clip=self.clip, clipping=self.clipping
         )
-        return affordable(plan, self.budget, self.stream_.tasks_per_unit)
+        times = self.stream_.tasks_per_unit
+        if self.noise is None and not calibrate.fits(plan.event, self.budget, times):
+            # Where the paper's account is too low, the true one decides.
+            return replace(plan, noise=calibrate.gradient_noise(self.budget, plan.rate, plan.steps, times))
+        return affordable(plan, self.budget, times)
 
     def schedule(self, stream: StreamInfo) -> Schedule:
         return Schedule(

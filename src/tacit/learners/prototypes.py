@@ -2,27 +2,36 @@
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
+from dp_accounting.dp_event import DpEvent
 from torch import Tensor, nn
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError
+from tacit.learners import weights
 from tacit.learners.core import answering
-from tacit.learners.features import feature_map
+from tacit.learners.features import Spread, Standard, feature_map
 from tacit.learners.taskwise import TaskWise
+from tacit.privacy.declared import Block
+from tacit.privacy.plan import SumPlan
+from tacit.privacy.vault import Vault
 
 
 @dataclass(kw_only=True, eq=False)
 class Prototypes(TaskWise):
-    """One pass over a task's records: sums of unit features leave the vault, a linear classifier is made of them.
+    """One pass over a task's records: sums of unit features leave the vault, a linear classifier is made of them."""
 
-    `network` plays no part."""
-
+    has_network: ClassVar[bool] = False
     backbone: str | nn.Module | None = None
     """A public backbone: a name of `tacit.models.backbones`, or a module that returns features. None: the records are
     features already."""
+    standardise: float | None = None
+    """Share of the budget for the mean and the spread of each feature, which the first task tells; records (without a
+    backbone, features in [−1, 1]) are standardised by them ever after. None: they are taken as they are."""
     scale: float = 20.0
     """A logit is so many times the similarity. It decides how sure probabilities look, never which label is the
     likeliest."""
@@ -30,13 +39,60 @@ class Prototypes(TaskWise):
     def start(self, stream: StreamInfo) -> None:
         if not 0 < self.scale < math.inf:
             raise LearnerError(f"scale must be a number > 0, got {self.scale}; 20 makes a cosine of 1 a logit of 20")
+        if self.standardise is not None and (self.backbone is not None or not 0 < self.standardise < 1):
+            raise LearnerError(
+                f"standardise must be a share between 0 and 1, and is for records without a backbone; got "
+                f"{self.standardise}, try 0.1"
+            )
         super().start(stream)
 
     def build(self) -> nn.Module:
         """The frozen map from records to unit features."""
         self.check_device()
-        self.features_ = feature_map(self.backbone, self.stream_.shape).to(self.device)
+        self.features_ = feature_map(self.backbone, self.stream_.shape)
+        if self.standardise is not None:
+            self.features_.standard = Standard(self.features_.width)
+        self.features_ = self.features_.eval().to(self.device)
         return self.features_
+
+    @property
+    def rest(self) -> float:
+        """Share of the budget for the sums: what standardising leaves."""
+        return 1 - (self.standardise or 0.0)
+
+    def spread_plan(self, task: TaskInfo) -> list[SumPlan]:
+        """Of the mean and the spread: the first task's alone."""
+        if self.standardise is None or task.number:
+            return []
+        times = self.stream_.tasks_per_unit
+        return [SumPlan.for_budget(self.budget, share=self.standardise, tasks_per_unit=times)]
+
+    def look(self, task: TaskInfo, block: Block, vault: Vault) -> None:
+        """Learn to standardise, where that is asked for and not known yet."""
+        for plan in self.spread_plan(task):
+            assert self.features_.standard is not None
+            total = vault.sums(block, plan, by_label=False, through=Spread().eval())
+            self.features_.standard.learn(total[0].to(self.device), plan.std)
+
+    def charges(self) -> list[list[DpEvent]]:
+        looks = [[plan.event for plan in self.spread_plan(task)] for task in self.stream_.tasks]
+        return [[*look, *own] for look, own in zip(looks, super().charges(), strict=True)]
+
+    def known(self) -> dict[str, Tensor]:
+        """What standardises, for a release."""
+        standard = self.features_.standard
+        held = {} if standard is None else {"mean": standard.mean, "spread": standard.spread}
+        return {f"standard.{name}": value.cpu().clone() for name, value in held.items()}
+
+    def take(self, tensors: Mapping[str, Tensor]) -> None:
+        """What `known` gave; a release that was standardised otherwise is refused."""
+        held = weights.under(tensors, "standard.")
+        standard = self.features_.standard
+        if bool(held) != (standard is not None):
+            raise LearnerError("this release was standardised otherwise; give the `standardise` that it was made with")
+        if standard is not None:
+            standard.mean.copy_(held["mean"])
+            standard.spread.copy_(held["spread"])
 
     @abstractmethod
     def classifier(self) -> tuple[Tensor, Tensor]:

@@ -10,12 +10,16 @@ from torch import Tensor
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError
+from tacit.learners.stored import Stored
 from tacit.privacy.certificate import Certificate
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """Released values only: it may be published, and it is all that a learner needs to go on."""
+    """Released values and public facts only: it may be published.
+
+    A learner needs nothing else to go on, but what is public and named here (`info.features`, the backbone of the
+    settings) and what no file holds (`settings.code`)."""
 
     task: TaskInfo
     method: str
@@ -23,6 +27,8 @@ class Release:
     info: StreamInfo
     tasks: tuple[TaskInfo, ...]
     certificate: Certificate
+    settings: Stored | None = None
+    """Of the learner. None: it was saved before releases held them."""
 
     def save(self, folder: Path) -> None:
         """Write `model.safetensors`, `certificate.json` and, last, `release.json`: with it the release is whole."""
@@ -30,6 +36,7 @@ class Release:
         save_file({name: value.contiguous() for name, value in self.tensors.items()}, folder / "model.safetensors")
         self.certificate.save(folder / "certificate.json")
         facts = {"method": self.method, "task": asdict(self.task), "stream": asdict(self.info)}
+        facts |= {} if self.settings is None else {"settings": dict(self.settings.plain), "code": self.settings.code}
         draft = folder / "release.json.new"
         draft.write_text(json.dumps(facts | {"learnt": [asdict(task) for task in self.tasks]}, indent=2))
         draft.replace(folder / "release.json")
@@ -51,6 +58,7 @@ class Release:
             info=StreamInfo(**stream | {"shape": tuple(stream["shape"]), "tasks": tuple(map(_task, stream["tasks"]))}),
             tasks=tuple(map(_task, facts["learnt"])),
             certificate=Certificate.load(folder / "certificate.json"),
+            settings=Stored(plain=facts["settings"], code=tuple(facts["code"])) if "settings" in facts else None,
         )
 
 

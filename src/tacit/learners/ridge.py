@@ -5,8 +5,12 @@ A = Σφφᵀ and B = Σyφᵀ depend on the data alone. The minimum is W = B(A 
 semicircle), so eigenvalues inside it count as 0 and those above it are drawn in as a spike's are; λ = c · its edge.
 
 c is found without data: fresh public noise η·E added to the coefficients and −E/η to a copy makes two independent noisy
-versions of them. One gives W, the other the objective at W, without bias. In the same way `minimum` decides how much of
-the other tasks' coefficients to add to a task's own: none where tasks have nothing in common, all where they are alike.
+versions of them. One gives W, the other the objective at W, without bias.
+
+How much of the other tasks' coefficients to add to a task's own (`kinship`): a label's mean here, less that of all
+labels, is its mean elsewhere plus a difference of variance D² in each entry. Squared distances of what was released,
+less the known noise, estimate D²; then both are weighted by how well they tell the mean (normal empirical Bayes). It is
+next to nothing for tasks that have nothing in common, or that are known well enough by themselves.
 """
 
 import math
@@ -20,12 +24,8 @@ from tacit.learners.second_moment import Moment, eigen, packed, symmetric, unpac
 
 TRUST = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 2.0, 4.0, 8.0)
 """Candidates for c."""
-BORROW = (0.0, 0.1, 0.3, 1.0)
-"""Candidates for the weight of the other tasks' coefficients."""
 SPLITS, SPREAD = 4, 1.0
 """How many pairs of noisy copies, and η."""
-SURE = 2.0
-"""Standard errors by which borrowing must be better than not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ class Objective:
         over = 1.0 if dtype == torch.float32 else moment.records
         return {
             "sums": (self.sums / over).to(dtype),
-            "std": self.std,
+            "std": self.std.clone(),
             "moment": (packed(moment.value) / over).to(dtype),
             "facts": torch.tensor([moment.std, moment.records, over], dtype=torch.float64),
         }
@@ -105,27 +105,32 @@ class Objective:
 
 def minimum(own: Objective, others: Objective | None, seed: int, epochs: int | None = None) -> Tensor:
     """Weights, (labels, features). `epochs`: so many steps of gradient descent from 0 instead of the minimum itself."""
-    weight, c = _trusted(own, others, seed, epochs)
-    mixed = own if others is None or weight == 0 else own.plus(others, weight)
-    return next(_path(mixed, (c,), epochs)).float()
+    weight = 0.0 if others is None else kinship(own, others)
 
+    def mixed(one: Objective) -> Objective:
+        return one if others is None or weight == 0 else one.plus(others, weight)
 
-def _trusted(own: Objective, others: Objective | None, seed: int, epochs: int | None) -> tuple[float, float]:
-    """How much of the others to add, and c. Others are only borrowed from where that is clearly better."""
     generator = torch.Generator().manual_seed(seed)
-    borrow = BORROW if others is not None else (0.0,)
-    values = torch.zeros(SPLITS, len(borrow), len(TRUST), dtype=torch.float64)
-    for split in range(SPLITS):
+    values = torch.zeros(len(TRUST), dtype=torch.float64)
+    for _ in range(SPLITS):
         fitted, judge = own.copies(generator)
-        for place, weight in enumerate(borrow):
-            mixed = fitted if others is None or weight == 0 else fitted.plus(others, weight)
-            values[split, place] = torch.tensor([judge.at(w) for w in _path(mixed, TRUST, epochs)])
-    strength = values.mean(0).argmin(1)
-    best = values[:, torch.arange(len(borrow)), strength]
-    gain = best[:, :1] - best
-    sure = gain.mean(0) > SURE * gain.std(0) / math.sqrt(SPLITS)
-    place = int(torch.where(sure, best.mean(0), best[:, 0].mean()).argmin())
-    return borrow[place], TRUST[int(strength[place])]
+        values += torch.tensor([judge.at(w) for w in _path(mixed(fitted), TRUST, epochs)], dtype=torch.float64)
+    return next(_path(mixed(own), (TRUST[int(values.argmin())],), epochs)).float()
+
+
+def kinship(own: Objective, others: Objective) -> float:
+    """The weight of the others' coefficients beside a task's own."""
+    shared = (own.sums != 0).any(1) & (others.sums != 0).any(1)
+    labels, width = int(shared.sum()), own.sums.shape[1]
+    if labels < 2:
+        return 0.0
+    (mine, known), (theirs, there) = (
+        (_centred(one.sums[shared].double()) / n, float(one.std[shared].double().square().mean()) / n**2 + spread / n)
+        for one, n, spread in ((one, one.moment.records, 1 / (labels * width)) for one in (own, others))
+    )
+    inside = 1 - 1 / labels  # of a variance, once the mean of the labels is taken off
+    apart = max(0.0, float((mine - theirs).square().mean()) - inside * (known + there))
+    return inside * known / (inside * there + apart) * own.moment.records / others.moment.records
 
 
 def spectrum(moment: Moment, values: Tensor, c: float) -> Tensor:
@@ -143,3 +148,7 @@ def _path(objective: Objective, trust: tuple[float, ...], epochs: int | None) ->
         found = spectrum(objective.moment, values, c)
         reached = 1.0 if epochs is None else 1 - (1 - found / found.max()) ** epochs
         yield (along * reached / found) @ basis.T
+
+
+def _centred(rows: Tensor) -> Tensor:
+    return rows - rows.mean(0)

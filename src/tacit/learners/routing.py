@@ -73,3 +73,14 @@ def mixture(x: Tensor, trust: Tensor, answers: Callable[[Tensor, int], Tensor], 
         rows = kept[:, number].nonzero().squeeze(1)
         out[rows] += kept[rows, number, None] * answers(x[rows], number)
     return out
+
+
+def logarithm(probabilities: Tensor) -> Tensor:
+    """−∞ where there is none. There the gradient is 0, which that of the plain logarithm is not."""
+    none = probabilities <= 0
+    return probabilities.masked_fill(none, 1).log().masked_fill(none, -torch.inf)
+
+
+def entropy(probabilities: Tensor) -> Tensor:
+    """Of each row. A label without probability adds nothing, and nothing to the gradient."""
+    return -(probabilities * probabilities.masked_fill(probabilities <= 0, 1).log()).sum(1)

@@ -14,6 +14,7 @@ from tacit.errors import ConfigError
 from tacit.models.adapters import pretrained
 from tacit.models.convolutional import cnn, cnn1d, cnn_patches, har_cnn
 from tacit.models.dense import linear, mlp, tabular_mlp
+from tacit.models.noisy import noisy
 from tacit.models.recurrent import bilstm
 from tacit.models.residual import reduced_resnet18, resnet18_lai
 from tacit.words import nearest
@@ -28,6 +29,7 @@ __all__ = [
     "har_cnn",
     "linear",
     "mlp",
+    "noisy",
     "pretrained",
     "reduced_resnet18",
     "resnet18_lai",
@@ -48,6 +50,7 @@ NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
         cnn1d,
         bilstm,
         pretrained,
+        noisy,
     )
 }
 """Every network by its name: a function of (shape of one record, number of classes, options)."""

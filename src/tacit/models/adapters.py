@@ -39,7 +39,8 @@ class Pretrained(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         adapted = any(parameter.requires_grad for parameter in self.backbone.parameters())
-        with nullcontext() if adapted else torch.no_grad():
+        # Records that require a gradient are being attacked: it has to pass through the backbone.
+        with nullcontext() if adapted or x.requires_grad else torch.no_grad():
             features = self.backbone(x)
         logits: Tensor = self.head(features)
         return logits

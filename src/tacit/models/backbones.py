@@ -23,6 +23,8 @@ from tacit.words import nearest
 OFFLINE = "efficientnet-lite0"
 VITS = {"vit-b16": "google/vit-base-patch16-224-in21k"}
 """Vision Transformers with a short name, and where the hub has them."""
+GPU_ROWS, CPU_ROWS = 256, 32
+"""See `Backbone.at_a_time`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,8 +43,9 @@ class Parts:
 class Backbone(nn.Module):
     """A frozen feature map in evaluation mode, for ever: statistics of BatchNorm never change, dropout is off.
 
-    `forward`: (n, *shape) to (n, width), float32 at least. `key` names the weights and the preprocessing: two backbones
-    with one key give the same features, up to rounding.
+    `forward`: (n, *shape) to (n, width), float32 at least. Pictures are floats in [0, 1]: bytes are divided by 255 on
+    their way into a vault or `predict`, floats are taken as they are. `key` names the weights and the preprocessing:
+    two backbones with one key give the same features, up to rounding.
     """
 
     key: str
@@ -60,6 +63,13 @@ class Backbone(nn.Module):
     def train(self, mode: bool = True) -> "Backbone":
         """Stays in evaluation mode, whatever is asked."""
         return super().train(False)
+
+    @property
+    def at_a_time(self) -> int:
+        """So many records go through it together where it is trained: each may need 100 MB then. It is a constant of
+        the kind of device, not what memory allows at the moment: a step that is redone must add up in the same order.
+        """
+        return GPU_ROWS if any(weight.is_cuda for weight in self.parameters()) else CPU_ROWS
 
     def check(self, shape: Sequence[int]) -> None:
         """Refuse records that it cannot read, where that is known."""
@@ -92,11 +102,23 @@ def backbone(
     """
     if isinstance(name, Backbone):
         return name
-    said = name if isinstance(name, str) else type(name).__name__
+    if not isinstance(name, str | nn.Module):
+        raise ConfigError(
+            f"a backbone is a name or a torch.nn.Module, got {_called(name)}; make a module of it that returns features"
+        )
+    said = absolute(name) if isinstance(name, str) else type(name).__name__
     parts = _parts(name, size, shape)
     if dtype != torch.float32:
         parts.body.to(dtype)
     return Backbone(said, parts)
+
+
+def absolute(name: str) -> str:
+    """The name of a backbone as it holds in any folder: a file or directory by its whole path, others as they are."""
+    if is_own(name):
+        file, _, what = name.rpartition(":")
+        return f"{Path(file).resolve()}:{what}"
+    return str(Path(name).resolve()) if name != OFFLINE and name not in VITS and Path(name).is_dir() else name
 
 
 def _parts(name: str | nn.Module, size: int | None, shape: Sequence[int] | None) -> Parts:
@@ -105,8 +127,10 @@ def _parts(name: str | nn.Module, size: int | None, shape: Sequence[int] | None)
     if is_own(name):
         made = from_file(name, "backbone", ConfigError)
         if not (isinstance(made, type) and issubclass(made, nn.Module)):
-            raise ConfigError(f"{name} is no module; give file.py:Class, a torch.nn.Module that returns features")
-        return _own(name, made(), size, shape)
+            raise ConfigError(
+                f"{name} is no module but {_called(made)}; give file.py:Class, a torch.nn.Module that returns features"
+            )
+        return _own(name, _made(name, made), size, shape)
     if name == OFFLINE:
         from tacit.models.backbones_efficientnet import efficientnet
 
@@ -125,20 +149,48 @@ def _own(name: str, module: nn.Module, size: int | None, shape: Sequence[int] | 
     if size is not None:
         raise ConfigError(f"size = {size} is for backbones that tacit prepares pictures for; {name} does it itself")
     width = getattr(module, "width", None)
-    if not isinstance(width, int):
-        width = _found_width(name, module, shape)
-    return Parts(body=module, prepare=None, width=width, source=_code(module))
+    found = _found_width(name, module, shape) if shape is not None or not isinstance(width, int) else width
+    if isinstance(width, int) and width != found:
+        raise ConfigError(f"{name} has width = {width} and returns {found} features for a record; correct one of them")
+    return Parts(body=module, prepare=None, width=found, source=_code(module))
 
 
 def _found_width(name: str, module: nn.Module, shape: Sequence[int] | None) -> int:
     """How many features one record of zeros has."""
     if shape is None:
         raise ConfigError(f"{name} does not say how many features it gives; give it an attribute width, such as 512")
-    with torch.no_grad():
-        found = module.eval()(torch.zeros(1, *shape))
+    try:
+        with torch.no_grad():
+            found = module.eval()(torch.zeros(1, *shape))
+    except Exception as problem:
+        raise ConfigError(
+            f"{name} fails on a record of zeros of shape {tuple(shape)}: {_first_line(problem)}; let it read such "
+            "records, or declare the shape that it reads"
+        ) from problem
     if not isinstance(found, Tensor) or found.dim() != 2:
         raise ConfigError(f"{name} must return one row of features for each record, (n, width); flatten them")
     return found.shape[1]
+
+
+def _made(name: str, kind: type[nn.Module]) -> nn.Module:
+    try:
+        return kind()
+    except Exception as problem:
+        raise ConfigError(
+            f"{name} cannot be made without arguments: {_first_line(problem)}; give each a default, or pass the module "
+            "itself in Python"
+        ) from problem
+
+
+def _first_line(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {str(problem).partition(chr(10))[0]}"
+
+
+def _called(thing: object) -> str:
+    """What a person would call it."""
+    if not hasattr(thing, "__name__"):
+        return repr(thing)
+    return f"the {'class' if isinstance(thing, type) else 'function'} {thing.__name__}"
 
 
 def _hash(body: nn.Module, source: str) -> str:

@@ -127,6 +127,7 @@ class Admission:
 
     def keep(self, block: Block) -> None:
         """Write a block's records to the store, so that a later process can `reopen` it (episodic memory)."""
+        self.ledger.require_live(block.id)
         self._folder().save(block.name, data.to_tensors(self._of(block)))
 
     def reopen(self, block: Block) -> Block:
@@ -155,6 +156,8 @@ class Admission:
 
     def retire(self, block: Block) -> None:
         """Forget a block's records, in memory and in the store. What it was charged stays charged."""
+        if self._billing.in_trial:
+            raise VaultError("a trial of private tuning cannot retire records: the next trial reads them too")
         self.ledger.retire(block.id)
         self._records.pop(block.id, None)
         if self._store is not None:

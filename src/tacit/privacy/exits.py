@@ -91,7 +91,9 @@ def label_sums(
         owner = cells // kinds
         squares = torch.zeros(int(group.max()) + 1 if len(group) else 0, dtype=torch.float64)
         squares.index_add_(0, owner, sums.square().sum(1))
-        out.index_add_(0, cells % kinds, sums * _weight(squares.sqrt(), clip)[owner, None])
+        weight = _weight(squares.sqrt(), clip)[owner, None]
+        # Finite rows may add up to infinity: such a unit has weight 0, and 0 · ∞ would be NaN.
+        out.index_add_(0, cells % kinds, torch.where(weight > 0, sums * weight, 0.0))
     return out
 
 

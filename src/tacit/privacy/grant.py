@@ -62,11 +62,13 @@ class Grant:
         self.step = 0
         self._model, self._clipper, self._reads = model, clipper, reads
         self._dice = KeyRing.subkey(reads[0].key, "dice")
-        self._bill, self._most = bill, most
+        said = [rows for one in model.modules() if isinstance(rows := getattr(one, "at_a_time", None), int)]
+        self._bill, self._most = bill, min([most, *said])
         self._expected = sum(sampled.rate * sampled.read.block.size for sampled in reads)
         self._parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         total = sum(p.numel() for p in self._parameters.values())
         like = next(iter(self._parameters.values()))
+        self._fill = bool(said) and like.is_cuda
         self._noise = NoiseAhead(torch.empty(total, device=like.device, dtype=like.dtype), noise_key, plan.std)
         self._draws = Ahead(self._draw)
         self._done, self._process = False, os.getpid()
@@ -146,15 +148,24 @@ class Grant:
             keep = sampled.selected[index]
             index, group = index[keep], group[keep]
         if len(index):
-            x = featurise(sampled.records, index, sampled.read.through)
+            x = featurise(sampled.records, index, sampled.read.through).to(total.device)
             groups = None if sampled.records.single else group.to(total.device)
             y = sampled.y[index].to(total.device)
-            self._clipper.sum(x.to(total.device), y, groups=groups, out=total, add=True)
+            missing = filling(len(x), self._most) if self._fill and groups is None else 0
+            if missing:
+                x, y = (torch.cat([t, t.new_zeros(missing, *t.shape[1:])]) for t in (x, y))
+            self._clipper.sum(x, y, groups=groups, out=total, add=True, filled=missing)
         return total
 
     def _finish(self, out: Tensor) -> None:
         self._done = True
         self._bill.release(tensor_hash(out))
+
+
+def filling(rows: int, most: int) -> int:
+    """How many rows to add, so that batches have one of few sizes: a GPU plans the convolutions of a deep network anew
+    for each size that it has not met, which takes seconds."""
+    return min(most, max(16, 1 << (rows - 1).bit_length())) - rows
 
 
 def prepare(read: Read, rate: float, records: Records, keys: KeyRing, ticket: Ticket, most: int) -> Sampled:

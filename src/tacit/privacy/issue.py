@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tacit.errors import CertificateError
 from tacit.privacy.certificate import (
@@ -39,18 +39,7 @@ from tacit.privacy.composition import finite
 from tacit.privacy.functional import SHARED_NOISE
 from tacit.privacy.ledger import GrantStatement, Ledger, Statement
 from tacit.privacy.noise import CIPHER_CPU, CIPHER_GPU
-
-Tuning = Literal["none", "public data", "charged", "not accounted"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tuned:
-    """How hyper-parameters were chosen, as it is declared."""
-
-    on: Tuning = "none"
-    about: str = ""
-    """What was tried, on what data: public words."""
-
+from tacit.privacy.tuned import Tuning
 
 _NOT_ACCOUNTED = (
     "pre-training data of feature maps and initial weights",
@@ -187,11 +176,7 @@ def _assumptions(statement: Statement, test_keys: bool, coins: str | None) -> li
             "checked",
             "model, loss and feature maps treat each record by itself (tested on synthetic records)",
         ),
-        one(
-            "public facts",
-            "declared",
-            "label sets, nominal sizes, number and timing of tasks do not depend on the data",
-        ),
+        *(one(*facts) for facts in _public_facts(_label_policy(statement))),
         one("secrets", "declared", "the key file, the store and the stored records are secret"),
     ]
     if terms.tasks_per_unit > 1 and terms.fixed_schedule:
@@ -203,6 +188,17 @@ def _assumptions(statement: Statement, test_keys: bool, coins: str | None) -> li
     if any("through" in grant.plan for grant in statement.grants):
         found.append(one("feature maps", "declared", "feature maps inside the vault are public or already released"))
     return found
+
+
+def _public_facts(policy: LabelPolicy) -> list[tuple[str, Any, str]]:
+    """What is said not to depend on the data; a label set that was taken from them is not among it."""
+    facts = "nominal sizes, number and timing of tasks do not depend on the data"
+    if policy == "learned privately":
+        learned = "label sets left the vault by charged mechanisms only"
+        return [("public facts", "declared", f"candidate labels, {facts}"), ("label sets", "checked", learned)]
+    if policy == "from data, not private":
+        return [("public facts", "declared", facts), ("label sets", "violated", "label sets do not depend on the data")]
+    return [("public facts", "declared", facts if policy == "none" else f"label sets, {facts}")]
 
 
 def _mechanism(grant: GrantStatement, test_keys: bool) -> Mechanism:

@@ -37,7 +37,8 @@ from tacit.privacy.vault import Vault
 
 REFUSED = (
     "a label set from private data is refused: which labels occur depends on one record (Tobaben et al. 2025, Prop. "
-    "4.6), so the set alone tells who is there; declare it (Prior, Constant), or learn it at a charge (Learned)"
+    "4.6), so the set alone tells who is there; declare it (Prior, Constant; data.label_space: task, constant), or "
+    "learn it at a charge (Learned; data.label_space: learned)"
 )
 
 

@@ -14,7 +14,7 @@ from tacit.data.records import Records
 from tacit.errors import VaultError
 from tacit.gradients import Clipper, check_independent
 from tacit.privacy.declared import Loss, Read
-from tacit.privacy.still import beside, frozen
+from tacit.privacy.still import beside, frozen, is_random
 
 _ROWS = 4
 
@@ -67,6 +67,9 @@ def check_predictor(records: Records, predict: Callable[[Tensor], Tensor]) -> Ca
     """The predictor as a function from rows to label positions."""
     if isinstance(predict, nn.Module) and predict.training:
         raise VaultError("the predictor is in training mode; call .eval() on it first")
+    if isinstance(predict, nn.Module) and is_random(predict):
+        # Taken up after a crash, a query would put the same noise on other answers.
+        raise VaultError("the predictor has a noise layer; ask one that gives a record the same answer every time")
 
     def answer(rows: Tensor) -> Tensor:
         with torch.no_grad():

@@ -2,11 +2,14 @@
 
 Guarantee: after `unchanged`, every buffer of the modules is what it was; a module that wrote one (running statistics
 are raw sums of records) is put back and refused. Inside `dice`, torch's generators start from a secret seed of the
-step, so that a step with dropout gives the same result when it is redone after a crash.
+step, so that a step with dropout or a noise layer gives the same result when it is redone after a crash. The seed must
+be secret: the coins of a row depend on its place in the batch, so with known coins one record more or less would change
+the gradients of others.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -15,15 +18,22 @@ from tacit.errors import VaultError
 
 
 def frozen(through: nn.Module) -> None:
-    """Refuse a feature map that is, wholly or in part, in training mode."""
+    """Refuse a feature map that is, wholly or in part, in training mode, or that is never twice the same."""
     if any(module.training for module in through.modules()):
         raise VaultError("the feature map is in training mode; call .eval() on it, a map inside the vault is frozen")
+    if is_random(through):
+        raise VaultError("the feature map has a noise layer; use one that gives a record the same features every time")
+
+
+def is_random(module: nn.Module) -> bool:
+    """Whether some layer throws dice in evaluation mode too, and says so by `throws_dice`."""
+    return any(getattr(one, "throws_dice", False) for one in module.modules())
 
 
 def beside(module: object, rows: Tensor) -> Tensor:
-    """The rows on the device of a module's parameters."""
-    parameter = next(module.parameters(), None) if isinstance(module, nn.Module) else None
-    return rows if parameter is None else rows.to(parameter.device)
+    """The rows on the device of a module's parameters, or of its buffers where it has none."""
+    held = next(chain(module.parameters(), module.buffers()), None) if isinstance(module, nn.Module) else None
+    return rows if held is None else rows.to(held.device)
 
 
 @contextmanager
@@ -54,7 +64,8 @@ def unchanged(*modules: nn.Module | None) -> Iterator[None]:
 @contextmanager
 def dice(module: nn.Module, key: bytes, step: int) -> Iterator[None]:
     """Around a step: random layers draw from a seed of (key, step), and the caller's generators stay as they are."""
-    if not any("drop" in type(one).__name__.lower() or getattr(one, "dropout", 0) for one in module.modules()):
+    drops = any("drop" in type(one).__name__.lower() or getattr(one, "dropout", 0) for one in module.modules())
+    if not (drops or is_random(module)):
         yield
         return
     devices = list({p.device.index or 0 for p in module.parameters() if p.is_cuda})

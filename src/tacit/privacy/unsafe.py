@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit.data.stream import Label
+from tacit.errors import VaultError
 from tacit.privacy.admission import Admission
 from tacit.privacy.certificate import FROM_DATA
 from tacit.privacy.declared import Block
@@ -21,6 +22,8 @@ class Unsafe(Admission):
 
     def unsafe(self, block: Block, why: str) -> tuple[Tensor, Tensor]:
         """The raw records: NOT PRIVATE. For public data, or where the policy allows it; every certificate says so."""
+        if why in (FROM_DATA, SHARED_NOISE):
+            raise VaultError(f"{why!r} is the reason of another exit; say in your own words why raw records leave")
         records = self._exposed(block, why)
         return records.features(torch.arange(len(records.rows))), targets(block, records)
 

@@ -134,6 +134,10 @@ class Vault(Unsafe):
             detail={"labels": list(space), "through": pin(map=through)},
         )
 
+    def check_map(self, block: Block, through: nn.Module) -> None:
+        """Refuse a feature map that the exits would refuse, on synthetic rows, before anything is charged."""
+        rowwise.check_map(self._of(block), through)
+
     def second_moment(self, block: Block, plan: SumPlan, *, through: nn.Module | None = None) -> Tensor:
         """Noisy Σφφᵀ, symmetric: standard deviation s on the diagonal and s/√2 off it, s = plan.std · clip²."""
         records = self._of(block)

@@ -106,6 +106,11 @@ def check_cap(
     extra_delta = 0.0
     for stream in profile.all_streams(connection):
         check_cap_terms(budget_of(stream), stream.name, cap)
+        if not stream.public and profile.exposed(connection, stream.id):
+            raise LedgerError(
+                f"records of stream {stream.name!r} left the vault by an unsafe exit, so the policy's unit_cap cannot "
+                "hold any more; adopt a policy without it, or use another ledger"
+            )
         groups = profile.roots(connection, stream.id, by_stream.get(stream.id, {}))
         curve, extra = profile.top(connection, groups, stream.tasks_per_unit, cap.adjacency, prices)
         total, extra_delta = total + curve, extra_delta + extra

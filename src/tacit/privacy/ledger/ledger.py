@@ -136,6 +136,7 @@ class Ledger(Book):
         self._durable("expose")
         with self._write() as txn:
             row = making.raw_block(txn.connection, block_id)
+            spending.live(row)
             if not making.stream_row(txn.connection, row.stream_id).public:
                 opening.recorded_policy(txn.connection).require(
                     "allow_unsafe", what=f"handing out the raw records of task {row.task!r}"
@@ -147,6 +148,11 @@ class Ledger(Book):
         """Key generations that a rotation must keep: of unfinished grants, and of series that go on."""
         with self._read() as connection:
             return spending.generations(connection)
+
+    def require_live(self, block_id: int) -> None:
+        """Refuse what would use the records of a block that was retired."""
+        with self._read() as connection:
+            spending.live(making.raw_block(connection, block_id))
 
     def retire(self, block_id: int) -> None:
         """No read of this block any more; what it promised stays on its account."""

@@ -102,7 +102,8 @@ def block(
             f"the units of task {task!r} were {found.overlap} when it was admitted, now they are {overlap}; give the "
             "same kind of source (with ids, or without) again"
         )
-    known = fingerprint is not None and _known(connection, fingerprint, None if found is None else found.id)
+    own = None if found is None else found.id
+    known = fingerprint is not None and _known(connection, fingerprint, own, public=owner.public)
     if found is not None:
         _same_facts(found, size, labels)
         if found.state == "split" and found.overlap == "declared" and not known:
@@ -155,9 +156,10 @@ def _same_facts(found: Row[Any], size: int, labels: Sequence[Any]) -> None:
         )
 
 
-def _known(connection: Connection, fingerprint: str, own: int | None) -> bool:
-    """Whether the block has shown these records before; records of another private block are refused."""
-    query = select(blocks.c.id, blocks.c.task, streams.c.name, streams.c.public)
+def _known(connection: Connection, fingerprint: str, own: int | None, *, public: bool) -> bool:
+    """Whether the block has shown these records before. Records of another private block are refused; and in a private
+    stream those that left the vault raw as public ones: no bound can be given for them."""
+    query = select(blocks.c.id, blocks.c.task, blocks.c.exposed, streams.c.name, streams.c.public)
     query = query.join_from(blocks, streams).join(fingerprints, fingerprints.c.block_id == blocks.c.id)
     found = connection.execute(query.where(fingerprints.c.fingerprint == fingerprint)).all()
     for other in found:
@@ -165,6 +167,11 @@ def _known(connection: Connection, fingerprint: str, own: int | None) -> bool:
             raise LedgerError(
                 f"these records are already in the ledger as stream {other.name!r}, task {other.task!r}; use that "
                 "name, or the same budget would be spent twice"
+            )
+        if other.id != own and other.exposed and not public:
+            raise LedgerError(
+                f"these records were declared public as stream {other.name!r}, task {other.task!r}, and left the vault "
+                "raw; they cannot be private now"
             )
     return any(other.id == own for other in found)
 

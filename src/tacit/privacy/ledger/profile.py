@@ -44,6 +44,12 @@ def all_streams(connection: Connection) -> list[Row[Any]]:
     return list(connection.execute(select(streams).order_by(streams.c.id)))
 
 
+def exposed(connection: Connection, stream_id: int) -> bool:
+    """Whether records of the stream left the vault unprotected."""
+    query = select(blocks.c.id).where(blocks.c.stream_id == stream_id, blocks.c.exposed).limit(1)
+    return connection.execute(query).first() is not None
+
+
 def roots(
     connection: Connection, stream_id: int, extra: Mapping[int, tuple[int, Face]], *, touched: bool = False
 ) -> Counter[frozenset[Face]]:

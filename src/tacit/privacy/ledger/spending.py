@@ -188,6 +188,12 @@ def held(connection: Connection, ticket: Ticket) -> Row[Any]:
     return grant
 
 
+def live(block: Row[Any]) -> None:
+    """Refuse a block that was retired."""
+    if block.state == "retired":
+        raise LedgerError(f"task {block.task!r} was retired, and its records are read no more; use what was released")
+
+
 def retire(txn: Transaction, block: Row[Any]) -> None:
     """No read of this block any more; what was promised stays on its account."""
     if block.state == "retired":

@@ -1,0 +1,93 @@
+"""From what a person types to a configuration: `tacit run`, `sweep` and `tune` read a call the same way."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.commands._shared import err
+from tacit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tacit.experiment.config import Accumulation, Config, Sweep
+
+
+def asked(sets: list[str] | None, method: str | None, epsilon: float | None, seeds: int | None) -> list[str]:
+    """All settings of a call: options are short for keys."""
+    short = {"learner": method, "budget.epsilon": epsilon, "seeds": seeds}
+    return [*(sets or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
+
+
+def named(what: str, sets: list[str]) -> "Config | Accumulation | Sweep":
+    """The configuration that is asked for. A sweep that comes down to one cell when its learner is set, and has no
+    paper's table beside it, is that run."""
+    from tacit.experiment.changes import named_learner, parsed
+    from tacit.experiment.loading import load, plain
+    from tacit.experiment.sweep import cells_of
+
+    values = plain(what)
+    if values.get("kind") != "sweep":
+        _say_left_out(values, sets)
+        return load(what, sets)
+    found = plan(what, [], sets)
+    if named_learner(parsed(sets)) is None or found.reference is not None:
+        return found
+    cells = cells_of(found, Path())
+    return cells[0].config if len(cells) == 1 else found
+
+
+def base(what: str, sets: list[str]) -> "Config | Accumulation | Sweep":
+    """The same, but of a sweep its base."""
+    from tacit.experiment.loading import load, plain
+
+    values = plain(what)
+    if values.get("kind") != "sweep":
+        return named(what, sets)
+    _say_left_out(_base(values), sets)
+    return load(_base(values), sets)
+
+
+def plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
+    """The sweep of a file, or the one that the options describe; options of the call count."""
+    from tacit.experiment.changes import named_learner, override, parsed, value_of, with_learner
+    from tacit.experiment.config import Sweep
+    from tacit.experiment.loading import load, plain
+
+    lines = [one.partition("=") for one in grid]
+    for key, equals, _ in lines:
+        if not key or not equals:
+            raise ConfigError(f"--grid takes key=value,value,…, such as learner.noise=1,2, got {key!r}")
+    points = {key: tuple(value_of(f"[{text}]")) for key, _, text in lines}
+    values = plain(what)
+    changes = parsed(sets)
+    if values.get("kind") != "sweep":
+        _say_left_out(values, sets)
+        made = override(values, changes)
+        values = {"kind": "sweep", "name": f"{made.get('name', what)}-sweep", "base": made, "grid": points}
+    else:
+        before = _base(values)
+        _say_left_out(before, sets)
+        if name := named_learner(changes):
+            values = with_learner(values, name)
+        values["base"] = override(before, changes)
+        load(values["base"])  # a wrong key or value is said before the first cell
+        # What the call says counts more than what the cells say; which learner it is, the cells are chosen by.
+        said = {key for key, _ in changes} - {"learner.method"}
+        values["cells"] = [{k: v for k, v in cell.items() if k not in said} for cell in values.get("cells", ())]
+        values["grid"] = {**{k: v for k, v in values.get("grid", {}).items() if k not in said}, **points}
+    found = load(values)
+    assert isinstance(found, Sweep)
+    return found
+
+
+def _base(values: dict[str, Any]) -> dict[str, Any]:
+    from tacit.experiment.loading import plain
+
+    return values["base"] if isinstance(values["base"], dict) else plain(values["base"])
+
+
+def _say_left_out(values: dict[str, Any], sets: list[str]) -> None:
+    """A note on the settings that a learner which is set by its name does not have."""
+    from tacit.experiment.changes import left_out, named_learner, parsed
+
+    changes = parsed(sets)
+    if (name := named_learner(changes)) and (without := left_out(values, changes)):
+        err.print(f"{name} has no {', '.join(without)}: left out", style="dim")

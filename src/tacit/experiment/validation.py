@@ -1,0 +1,48 @@
+"""Plain values as a typed section, or one sentence about the first thing that is wrong."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from tacit.errors import ConfigError
+from tacit.experiment.settings import unknown, words, wrong
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def validated(model: type[M], values: Mapping[str, Any]) -> M:
+    """The values as a model; the first thing that is wrong as one sentence with its key and its value."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        if isinstance(cause := first.get("ctx", {}).get("error"), ConfigError):
+            raise cause from None
+        raise ConfigError(_sentence(model, first)) from None
+
+
+def _sentence(model: type[BaseModel], error: Any) -> str:
+    steps = [str(step) for step in error["loc"]]
+    key, value = ".".join(steps), error["input"]
+    owner, hint = _annotation(model, steps)
+    if error["type"] == "missing":
+        return f"{key} is missing; it must be {words(hint)}"
+    if error["type"] == "extra_forbidden":
+        return unknown(key, value, owner.model_fields, f"a key of {'.'.join(steps[:-1]) or 'a configuration'}")
+    if error["type"] in ("greater_than", "greater_than_equal", "less_than", "too_short", "string_too_short"):
+        return f"{key} = {value!r} is not possible: {error['msg'].removeprefix('Input ').lower()}"
+    return wrong(key, value, hint)
+
+
+def _annotation(model: type[BaseModel], steps: list[str]) -> tuple[type[BaseModel], Any]:
+    """The model that holds the key, and the type of the key."""
+    owner: type[BaseModel] = model
+    hint: Any = Any
+    for step in steps:
+        if step not in owner.model_fields:
+            break
+        hint = owner.model_fields[step].annotation
+        if isinstance(hint, type) and issubclass(hint, BaseModel):
+            owner = hint
+    return owner, hint

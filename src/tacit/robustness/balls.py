@@ -1,0 +1,68 @@
+"""Balls around records in L∞, L2 and L1, row by row: the steepest step, the nearest point inside, a random point."""
+
+import torch
+from torch import Tensor
+
+from tacit.models.lipschitz import Norm
+
+TINY = 1e-12
+
+
+def steepest(gradient: Tensor, size: float, norm: Norm, room: Tensor) -> Tensor:
+    """The step of this length that gains most along the gradient.
+
+    L∞: every number by its sign. L2: along it. L1: the numbers with the largest gradients, each as far as there is
+    `room` for it, until the length is used up; for a linear loss nothing within length and range gains more.
+    """
+    rows = gradient.flatten(1)
+    if norm == "linf":
+        return size * gradient.sign()
+    if norm == "l2":
+        return size * torch.nn.functional.normalize(rows, dim=1, eps=TINY).view_as(gradient)
+    order = rows.abs().argsort(dim=1, descending=True, stable=True)
+    free = torch.where(rows == 0, 0.0, room.flatten(1).clamp(min=0)).gather(1, order)
+    used = free.cumsum(1) - free
+    taken = torch.minimum(free, (size - used).clamp(min=0))
+    return (torch.zeros_like(rows).scatter(1, order, taken) * rows.sign()).view_as(gradient)
+
+
+def inside(change: Tensor, radius: float, norm: Norm) -> Tensor:
+    """The nearest change (in L2) within the radius."""
+    if norm == "linf":
+        return change.clamp(-radius, radius)
+    rows = change.flatten(1)
+    if norm == "l2":
+        lengths: Tensor = rows.norm(dim=1, keepdim=True)
+        return (rows * (radius / lengths.clamp(min=TINY)).clamp(max=1)).view_as(change)
+    # Duchi et al. 2008: what is left of every number after the same is taken off all.
+    sorted_ = rows.abs().sort(1, descending=True).values
+    counts = torch.arange(1, rows.shape[1] + 1, device=rows.device)
+    excess = (sorted_.cumsum(1) - radius) / counts
+    last = (sorted_ > excess).sum(1, keepdim=True).clamp(min=1) - 1
+    taken = excess.gather(1, last).clamp(min=0)
+    return (rows.sign() * (rows.abs() - taken).clamp(min=0)).view_as(change)
+
+
+def anywhere(like: Tensor, radius: float, norm: Norm, coins: torch.Generator) -> Tensor:
+    """A change drawn evenly from the ball, for each row."""
+    rows = like.flatten(1)
+    count, size = rows.shape
+    if norm == "linf":
+        drawn = 2 * torch.rand(count, size, generator=coins) - 1
+        return (radius * drawn).to(like).view_as(like)
+    if norm == "l2":
+        drawn = torch.nn.functional.normalize(torch.randn(count, size, generator=coins), dim=1)
+        return (radius * drawn * torch.rand(count, 1, generator=coins).pow(1 / size)).to(like).view_as(like)
+    # Exponential lengths with one more that stays outside: even in the L1 ball (Barthe et al. 2005).
+    lengths = -torch.rand(count, size + 1, generator=coins).clamp(min=TINY).log()
+    signs = torch.randint(0, 2, (count, size), generator=coins) * 2 - 1
+    return (radius * signs * lengths[:, :size] / lengths.sum(1, keepdim=True)).to(like).view_as(like)
+
+
+def distance(change: Tensor, norm: Norm) -> Tensor:
+    """How long the change of each row is."""
+    rows = change.flatten(1).abs()
+    if norm == "linf":
+        return rows.amax(1)
+    found: Tensor = rows.norm(dim=1) if norm == "l2" else rows.sum(1)
+    return found

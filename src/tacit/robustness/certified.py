@@ -1,0 +1,157 @@
+"""Certified accuracy: records whose answer no change within a radius can turn (PixelDP, Lecuyer et al. 2019).
+
+The network has Gaussian noise of standard deviation σ after a first layer with Δ_{p,2} ≤ 1 (`models.noisy`). With
+f_j(x) the expected score of label j, and bounds of it from so many draws, the answer j holds within radius L if
+E_lb(f_j) ≥ e^{2ε} max_{i≠j} E_ub(f_i) + (1 + e^ε) δ   (Proposition 2)
+for some (ε, δ) that the noise gives at that radius: σ = √(2 ln(1.25/δ)) L/ε, ε ≤ 1. `radius` takes the best of them.
+bound="smoothing" uses the noise's being Gaussian in full: L = σ/2 · (Φ⁻¹(E_lb) − Φ⁻¹(E_ub)) (Cohen et al. 2019; for
+scores in [0, 1] Salman et al. 2019), which is never smaller.
+
+Guarantee: the certificates of one record are all right with probability at least 1 − `error` over the draws, whatever
+the other records are: the bounds hold for both sides of every label together, so the answer may be chosen from the same
+draws. It is about the expected scores (votes="soft": mean probabilities, bounded by Hoeffding; "hard": shares of votes,
+by Clopper–Pearson), which the learner's answers estimate from fewer draws.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import special, stats
+from torch import Tensor
+
+from tacit.data.stream import TaskInfo
+from tacit.errors import ConfigError
+from tacit.learners.core import Core, answering
+from tacit.models.lipschitz import Norm, known_norm, within
+from tacit.models.noisy import Noisy
+from tacit.models.parts import whole
+from tacit.robustness.attacks import ROWS
+
+Array = NDArray[np.float64]
+Votes = Literal["soft", "hard"]
+Bound = Literal["pixeldp", "smoothing"]
+DELTAS = tuple(np.geomspace(1e-8, 0.3, 200).tolist())
+"""δ that are tried. Up to about 0.4 the formula of the noise is proved."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certified:
+    """What was found of each record."""
+
+    predicted: Tensor
+    """Place of the label with the largest expected score."""
+    radius: Tensor
+    """No change up to here turns it, in `norm`; 0: nothing is certified."""
+    norm: Norm
+
+    def accuracy(self, y: Tensor, radius: float) -> float:
+        """The share of records that are answered rightly whatever is changed within the radius."""
+        held = (self.predicted == y) & (self.radius > 0) & (self.radius >= radius)
+        return float(held.double().mean())
+
+
+def why_not(learner: Core) -> str | None:
+    """Why there is no certificate for a learner; None where there is one."""
+    name = type(learner).__name__
+    if type(learner).scores is not Core.scores or type(learner).logits is not Core.logits:
+        return f"{name} looks at a record in more ways than through one noise layer"
+    if not isinstance(learner.model_, Noisy):
+        return "its network has no noise layer (model: {network: noisy})"
+    return None
+
+
+def certify(
+    learner: Core,
+    x: Tensor,
+    task: TaskInfo | None = None,
+    *,
+    norm: Norm = "linf",
+    draws: int = 1000,
+    error: float = 0.05,
+    votes: Votes = "soft",
+    bound: Bound = "pixeldp",
+    seed: int = 0,
+) -> Certified:
+    """The answer to each record and how far it holds. `error`: for each record, that its certificate is wrong."""
+    if (reason := why_not(learner)) is not None:
+        raise ConfigError(f"nothing can be certified: {reason}; it can be attacked")
+    _check(draws, error, votes, bound)
+    model = learner.model_
+    assert isinstance(model, Noisy)
+    allowed = torch.ones(len(learner.labels_), dtype=torch.bool) if task is None else learner.mask(task)
+    labels = allowed.nonzero().squeeze(1)
+    with learner.public_dice(seed), answering(model):
+        parts = [_totals(model, rows.to(learner.device), labels, draws, votes) for rows in torch.split(x, ROWS)]
+    totals = torch.cat(parts) if parts else torch.zeros(0, len(labels), dtype=torch.float64)
+    low, high = bounds(totals.numpy(), draws, error, votes)
+    best = totals.argmax(1)
+    lower, upper = _best_and_next(low, high, best.numpy())
+    own = model.std * (pixeldp(lower, upper) if bound == "pixeldp" else smoothing(lower, upper))
+    # A change within r of the asked norm is within r times this of the layer's.
+    found = own / within(known_norm(norm), model.norm, math.prod(x.shape[1:]))
+    return Certified(predicted=labels[best], radius=torch.from_numpy(found), norm=norm)
+
+
+def bounds(totals: Array, draws: int, error: float, votes: Votes) -> tuple[Array, Array]:
+    """Lower and upper bounds of the expected scores, from their sums over draws: (records, labels). All of a record's
+    hold together with probability at least 1 − error."""
+    each = error / (2 * totals.shape[1])
+    if votes == "soft":
+        reach = math.sqrt(math.log(1 / each) / (2 * draws))
+        return np.clip(totals / draws - reach, 0, 1), np.clip(totals / draws + reach, 0, 1)
+    low = np.where(totals > 0, stats.beta.ppf(each, np.maximum(totals, 1), draws - totals + 1), 0.0)
+    high = np.where(totals < draws, stats.beta.isf(each, totals + 1, np.maximum(draws - totals, 1)), 1.0)
+    return low, high
+
+
+def pixeldp(lower: Array, upper: Array) -> Array:
+    """The largest L/σ that Proposition 2 certifies, over all (ε, δ); 0 for none.
+
+    For a δ the condition is quadratic in t = e^ε: upper·t² + δt + δ − lower ≤ 0."""
+    best = np.zeros_like(lower)
+    under = np.maximum(upper, 1e-12)
+    for delta in DELTAS:
+        t = (np.sqrt(delta**2 + 4 * under * np.maximum(lower - delta, 0)) - delta) / (2 * under)
+        epsilon = np.minimum(np.log(np.maximum(t, 1)), 1)
+        best = np.maximum(best, epsilon / math.sqrt(2 * math.log(1.25 / delta)))
+    return best
+
+
+def smoothing(lower: Array, upper: Array) -> Array:
+    """The largest L/σ by Gaussian smoothing; 0 for none."""
+    found = (special.ndtri(lower) - special.ndtri(upper)) / 2
+    return np.asarray(np.maximum(np.nan_to_num(found, nan=0.0, posinf=0.0), 0))
+
+
+def _totals(model: Noisy, x: Tensor, labels: Tensor, draws: int, votes: Votes) -> Tensor:
+    """Sums over draws of the scores of some labels."""
+    total = torch.zeros(len(x), len(labels), dtype=torch.float64, device=x.device)
+    own = labels.to(x.device)
+    for logits in model.evaluations(x, draws):
+        if votes == "soft":
+            total += logits.double().softmax(1)[:, own]
+        else:
+            total.scatter_add_(1, logits[:, own].argmax(1, keepdim=True), torch.ones_like(total[:, :1]))
+    return total.cpu()
+
+
+def _best_and_next(low: Array, high: Array, best: NDArray[np.int64]) -> tuple[Array, Array]:
+    """The lower bound of the best label, and the largest upper bound of the others (0 where there are none)."""
+    rows = np.arange(len(best))
+    others = high.copy()
+    others[rows, best] = 0.0
+    return low[rows, best], others.max(1, initial=0.0)
+
+
+def _check(draws: int, error: float, votes: str, bound: str) -> None:
+    whole("draws", draws)
+    if not 0 < error < 1:
+        raise ConfigError(f"error must be between 0 and 1, got {error}; 0.05 is usual")
+    if votes not in ("soft", "hard"):
+        raise ConfigError(f"votes must be 'soft' or 'hard', got {votes!r}")
+    if bound not in ("pixeldp", "smoothing"):
+        raise ConfigError(f"bound must be 'pixeldp' or 'smoothing', got {bound!r}")
