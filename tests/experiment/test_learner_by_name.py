@@ -110,3 +110,15 @@ def test_every_way_to_name_it_is_the_same() -> None:
     assert {cell.config.learner.options["batch"] for cell in found} == {2500}
     alone = [named("quickstart", way) for way in (["learner.method=agem"], asked(["seeds=2"], "agem", None, None))]
     assert all(isinstance(one, Config) and one.learner.options["batch"] == 10 for one in alone) and alone[0] == alone[1]
+
+
+@pytest.mark.parametrize("preset", ["lai2022/permuted-mnist", "lai2022/unequal-tasks", "lai2022/har"])
+def test_a_learner_can_be_picked_out_of_a_preset_with_a_baseline(preset: str) -> None:
+    found = cells(preset, "learner=lifelong")
+    assert found and {config.learner.method for config in found} == {"LifelongDP"}
+
+
+def test_a_learner_that_counts_epochs_takes_the_steps_of_the_one_it_replaces() -> None:
+    (found,) = cells("quickstart", "learner=naivegaussian")
+    made = find("NaiveGaussian")(**found.learner.options)
+    assert made.steps == 60 and made.epochs is None

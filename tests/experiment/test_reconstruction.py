@@ -84,9 +84,10 @@ def test_wrong_calls_are_one_sentence(tmp_path: Path) -> None:
         audit(victim=500)
     with pytest.raises(PlanError, match="mnist or digits, got 'cifar10'"):
         audit(data="cifar10")
-    place = str(tmp_path / "no" / "a.png")
-    wrong = CliRunner().invoke(app, ["audit", "lifelong-reconstruction", "--out", place])
-    assert wrong.exit_code == 1 and "cannot write the picture" in wrong.output
+    for place in (tmp_path, tmp_path / "a.jpg"):
+        wrong = CliRunner().invoke(app, ["audit", "lifelong-reconstruction", "--out", str(place)])
+        assert wrong.exit_code == 1 and "--out is the PNG file to draw" in wrong.output
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

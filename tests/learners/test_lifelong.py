@@ -23,6 +23,7 @@ from small_world import (
 )
 
 from tacit import Budget, LifelongDP, StreamInfo
+from tacit.data.stream import TaskInfo
 from tacit.errors import LearnerError, TacitError
 from tacit.learners.maps import Encoder, Spectrum
 from tacit.learners.release import Release
@@ -97,6 +98,15 @@ def test_a_task_with_few_records_learns_from_one_that_is_alike(few: int, keep: s
 
     with_it, without = (np.mean([score(keys, alike) for keys in range(6)]) for alike in (True, False))
     assert with_it > without + 0.05
+
+
+def test_a_small_task_takes_nothing_from_the_others() -> None:
+    """What is released of a few records is nearly all noise: inputs of other tasks must not go there."""
+    sizes = (1200, 1200, 20)
+    tasks = tuple(TaskInfo(name=f"t{n}", number=n, labels=(0, 1), size=size) for n, size in enumerate(sizes))
+    info = StreamInfo(name="uneven", shape=(6,), tasks=tasks, public=True)
+    learner = run(info, 3, lambda n: records(n, sizes[n]), budget=Budget(epsilon=2.0, delta=1e-5))
+    assert min(right(learner, number) for number in (0, 1)) > 0.9
 
 
 def test_more_epochs_come_closer_to_the_minimum() -> None:
@@ -212,13 +222,15 @@ def test_a_thousand_tasks_and_a_hundred_epochs_spend_what_one_does() -> None:
     assert epsilon_after(1000, epochs=100) == epsilon_after(1) <= ONE.epsilon
 
 
-def test_records_are_retired_once_the_release_is_kept() -> None:
+def test_records_are_retired_once_the_release_is_kept(tmp_path: Path) -> None:
     info = facts(2)
     learner, vault = LifelongDP(budget=ONE, width=8), fixed()
     learner.start(info)
     learner.vault_ = vault
     learner.partial_fit(*records(0))
     block = vault.find(info.name, info.tasks[0].name)
+    assert vault.ledger.statement(block.stream_id).blocks[0].row.state == "live"  # nothing is kept yet
+    learner.save(tmp_path)
     assert vault.ledger.statement(block.stream_id).blocks[0].row.state == "retired"
     with pytest.raises(TacitError):
         vault.sums(block, SumPlan(noise=1.0))

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.commands._shared import Json, out, sentences
+from tacit.errors import ConfigError
 
 audit = typer.Typer(no_args_is_help=True, help="Attack releases, and compare what is found with what (ε, δ) allows.")
 
@@ -65,6 +66,10 @@ def lifelong_reconstruction(
     from tacit.experiment import reconstruction
 
     with sentences():
+        if picture is not None:
+            if picture.is_dir() or picture.suffix != ".png":
+                raise ConfigError(f"--out is the PNG file to draw, got {picture}; name one, such as attack.png")
+            picture.parent.mkdir(parents=True, exist_ok=True)
         found = reconstruction.audit(data=data, epsilon=epsilon, victim=victim)
         if picture is not None:
             from tacit.experiment.reconstruction_figure import draw

@@ -146,7 +146,11 @@ def with_learner(plan: Plain, name: str) -> Plain:
     bare = [{key: value for key, value in cell.items() if key.split(".")[0] not in apart} for cell in cells]
     kept = own or [{"learner.method": name, **cell} for cell in bare]
     known = {f"learner.{key}" for key in _known(LearnerSection, {"method": name}) - {"method"}}
-    wanted = {key: value for key, value in (plan.get("baseline") or {}).items() if key != "learner.method"}
+    wanted = {
+        key: value
+        for key, value in (plan.get("baseline") or {}).items()
+        if key.split(".")[0] != "learner" or key in known
+    }
     return {
         **plan,
         "cells": [cell for place, cell in enumerate(kept) if cell not in kept[:place]],

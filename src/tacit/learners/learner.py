@@ -59,7 +59,7 @@ class Learner(Core):
         source = (x, y) if ids is None else (x, y, ids)
         block = admit(vault, source, self.stream_, planned[done], self.budget)
         self.learn(planned[done], block, vault)
-        self.saved(block, vault)
+        self.unsaved_: Block | None = block
         return self
 
     def predict(self, X: Any, task: TaskInfo | None = None) -> NDArray[Any]:
@@ -82,6 +82,9 @@ class Learner(Core):
         published, and `from_release` goes on with it."""
         self._check_learnt()
         self.last_release().save(Path(folder))
+        if (block := getattr(self, "unsaved_", None)) is not None:
+            self.saved(block, self._open())
+            self.unsaved_ = None
 
     @classmethod
     def from_release(

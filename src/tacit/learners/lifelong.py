@@ -47,9 +47,10 @@ class LifelongDP(Learner):
     """A task's noisy coefficients leave once; a classifier is made of them."""
 
     has_network: ClassVar[bool] = False
-    features: str | nn.Module = "relu"
+    features: str | nn.Module | None = "relu"
     """relu, fourier: random features of the record. spectrum: of a sensor's window. encoder: of an auto-encoder that is
-    trained from the first task's private moments. Or a public backbone, by name or as a module."""
+    trained from the first task's private moments. Or a public backbone, by name or as a module; None: records are
+    features already, such as embeddings."""
     width: int | None = None
     """How many random features. None: 2·(records/σ)^⅔, at most 1,000."""
     combine: Literal["auto", "pooled", "routed"] = "auto"

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from tacit.errors import LearnerError
 from tacit.learners.features import FeatureMap, UnitNorm, feature_map
+from tacit.words import close
 
 BESIDE = 0.5
 """The constant beside a record."""
@@ -82,10 +83,12 @@ class RandomFeatures(nn.Module):
 
 
 def build_map(
-    features: str | nn.Module, shape: Sequence[int], *, width: int, encoder_width: int, seed: int
+    features: str | nn.Module | None, shape: Sequence[int], *, width: int, encoder_width: int, seed: int
 ) -> RandomFeatures | FeatureMap:
     """By one of `NAMES`, or of a public backbone (its name, or a module that returns features)."""
     if features not in NAMES:
+        if isinstance(features, str) and (meant := close(features, NAMES)):
+            raise LearnerError(f"features = {features!r} is none of {', '.join(NAMES)}; did you mean {meant[0]}?")
         return feature_map(features, shape)
     size = math.prod(shape)
     first: nn.Module = nn.Identity()

@@ -35,8 +35,8 @@ class NaiveGaussian(Projected):
     """Reference gradients are sums over records drawn from the whole memory."""
 
     steps: Each[int] | None = None
-    epochs: Each[float] | None = 1.0
-    """What is asked for: a task may stop before."""
+    epochs: Each[float] | None = None
+    """What is asked for, steps or epochs: a task may stop before. Neither: one epoch."""
     noise: Each[float] | None = None
     """The noise scale z, of both gradients. None: the least with which a task can take all its steps."""
     memory_noise: float | None = None
@@ -51,6 +51,8 @@ class NaiveGaussian(Projected):
     def start(self, stream: StreamInfo) -> None:
         if self.total not in ("sum", "max"):
             raise LearnerError(f"total must be 'sum' or 'max', got {self.total!r}")
+        if self.steps is None and self.epochs is None:
+            self.epochs = 1.0
         super().start(stream)
 
     def mode(self) -> Mode:

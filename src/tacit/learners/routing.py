@@ -1,5 +1,6 @@
 """Which task an input comes from, and what several models say of it together."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -38,17 +39,22 @@ class Router:
         directions, lengths = self._made
         found = unit @ directions.T.to(unit) - lengths.to(unit) / 2
         by_task: Sequence[Tensor] = torch.split(found, [len(one) for one in self.sums], 1)
-        return torch.stack([of.logsumexp(1) for of in by_task], 1).softmax(1)
+        return torch.stack([of.logsumexp(1) - math.log(of.shape[1]) for of in by_task], 1).softmax(1)
 
     def _make(self, moment: Moment) -> tuple[Tensor, Tensor]:
-        """mᵀA and mᵀAm of each mean m, A the inverse of the mean second moment; the noise's part taken off."""
+        """mᵀA and mᵀAm of each mean m, A the inverse of the mean second moment. A mean is drawn to that of all tasks by
+        how much of their distance is noise: what little is known of a small task must not speak louder than the rest.
+        """
         values, basis = eigen(moment.value)
         sharp = moment.records / spectrum(moment, values, TRUST)
         share = torch.cat([torch.full((len(s),), len(s) / n) for s, n in zip(self.sums, self.records, strict=True)])
         std = torch.cat([torch.full((len(s),), n) for s, n in zip(self.sums, self.noise, strict=True)])
         along = (torch.cat(self.sums) * share[:, None]).double() @ basis
-        lengths = along.square() @ sharp - (share * std).double().square() * sharp.sum()
-        return ((along * sharp) @ basis.T).float(), lengths.float()
+        centre = (torch.cat(self.sums).sum(0) / sum(self.records)).double() @ basis
+        noise = (share * std).double().square() * sharp.sum()
+        signal = ((along - centre).square() @ sharp - noise).clamp(min=0)
+        along = centre + (signal / (signal + noise).clamp(min=1e-300))[:, None] * (along - centre)
+        return ((along * sharp) @ basis.T).float(), (along.square() @ sharp).float()
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it, to store or to publish."""

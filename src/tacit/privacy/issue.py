@@ -160,7 +160,6 @@ def _assumptions(statement: Statement, test_keys: bool, coins: str | None) -> li
             "checked" if _enforced(statement) else "declared",
             f"{person}, with at most {terms.records_per_unit} record(s) in each",
         ),
-        one("poisson", "checked", "batches are drawn by the vault's secret Poisson coins at the billed rate"),
         one(
             "secure noise",
             "violated" if test_keys else "checked",
@@ -179,6 +178,9 @@ def _assumptions(statement: Statement, test_keys: bool, coins: str | None) -> li
         *(one(*facts) for facts in _public_facts(_label_policy(statement))),
         one("secrets", "declared", "the key file, the store and the stored records are secret"),
     ]
+    if any(grant.kind == "gradient" for grant in statement.grants):
+        coined = "batches are drawn by the vault's secret Poisson coins at the billed rate"
+        found.append(one("poisson", "checked", coined))
     if terms.tasks_per_unit > 1 and terms.fixed_schedule:
         found.append(one("fixed schedule", "declared", "the plans of all tasks were fixed before the first release"))
     if coins is not None:
