@@ -58,11 +58,7 @@ class Apart(GradientLearner):
         self.model_ = self.skeleton()
         weights.load(self.model_, under(tensors, "base."))
         self.start_ = trained(self.model_)
-        count = len({name.split(".")[1] for name in tensors if name.startswith("expert.")})
-        self.experts_ = [
-            {name: value.to(self.device) for name, value in under(tensors, f"expert.{i}.").items()}
-            for i in range(count)
-        ]
+        self.experts_ = weights.each(tensors, "expert", self.device)
 
     def skeleton(self) -> nn.Module:
         """The network that a release's weights fit in."""

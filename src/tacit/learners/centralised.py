@@ -19,7 +19,7 @@ from tacit.errors import LearnerError
 from tacit.learners import passes
 from tacit.learners.gradient import Each, at
 from tacit.learners.learner import Learner, reopened
-from tacit.learners.weights import State, put, trained, under
+from tacit.learners.weights import State, each, put, trained, under
 from tacit.privacy.declared import Block
 from tacit.privacy.vault import Vault
 
@@ -90,10 +90,7 @@ class Centralised(Learner):
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         super().load(under(tensors, "last."))
-        count = len({name.split(".")[1] for name in tensors if name.startswith("task.")})
-        self.alone_ = [
-            {name: value.to(self.device) for name, value in under(tensors, f"task.{i}.").items()} for i in range(count)
-        ]
+        self.alone_ = each(tensors, "task", self.device)
 
     def take_up(self, vault: Vault, part: str) -> None:
         if self.scope == "all" and len(self.tasks_) < len(self.stream_.tasks):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tacit.learners.class_means import Means
-from tacit.learners.second_moment import Moment, eigen, symmetric
+from tacit.learners.second_moment import Moment, centred, eigen, symmetric
 
 GRID = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 25.0, 100.0)
 SPLITS, SPREAD = 4, 0.5
@@ -55,7 +55,7 @@ def _trust(rows: Tensor, noise: Tensor, moment: Moment, seed: int) -> float:
         z = std * torch.randn(rows.shape, generator=generator, dtype=torch.float64)
         values, basis = eigen(moment.value + SPREAD * e)
         judge = moment.value - e / SPREAD
-        fitted, held = _centred(rows + SPREAD * z) @ basis, _centred(rows - z / SPREAD) @ basis
+        fitted, held = centred(rows + SPREAD * z) @ basis, centred(rows - z / SPREAD) @ basis
         for place, c in enumerate(GRID):
             w = fitted * _filter(values, c, moment)
             turned = (w @ basis.T).float()
@@ -100,7 +100,3 @@ def _lengths(along: Tensor, noise: Tensor, sharp: Tensor) -> Tensor:
     spread = ((excess * sure.square()).sum() / sure.square().sum()).clamp(min=0)  # one wild label says little
     trust = spread / (spread + variance).clamp(min=1e-300)
     return (mean + trust * (square - mean)).clamp(min=0.05 * float(mean)).sqrt()
-
-
-def _centred(rows: Tensor) -> Tensor:
-    return rows - rows.mean(0)

@@ -92,17 +92,7 @@ class NaiveGaussian(Projected):
         return affordable(plan, self.budget, times)
 
     def schedule(self, stream: StreamInfo) -> Schedule:
-        return Schedule(
-            mode=self.mode(),
-            sizes=self.memory_sizes(stream),
-            steps=self.steps_of(stream),
-            batch=self.memory_batch,
-            clip=self.clip,
-            clipping=self.clipping,
-            noise=tuple(self._scales(task)[1] for task in stream.tasks),
-            tasks_per_unit=stream.tasks_per_unit,
-            seed=self.seed,
-        )
+        return self.reads(stream, tuple(self._scales(task)[1] for task in stream.tasks))
 
     def claimed_pairs(self) -> list[tuple[float, float]]:
         """(ε_D, ε_M) of the tasks learnt so far."""

@@ -53,18 +53,23 @@ class Projected(ReplayLearner):
         return self.noise is not None or self.memory_noise is not None
 
     def schedule(self, stream: StreamInfo) -> Schedule:
-        planned = Schedule(
+        if self.memory_noise is not None:
+            return self.reads(stream, (self.memory_noise,))
+        return calibrated(self.budget, self.reads(stream, (1.0,)))
+
+    def reads(self, stream: StreamInfo, noise: tuple[float, ...]) -> Schedule:
+        """All reads of the memory, with this noise."""
+        return Schedule(
             mode=self.mode(),
             sizes=self.memory_sizes(stream),
             steps=self.steps_of(stream),
             batch=self.memory_batch,
             clip=self.clip,
             clipping=self.clipping,
-            noise=(1.0 if self.memory_noise is None else self.memory_noise,),
+            noise=noise,
             tasks_per_unit=stream.tasks_per_unit,
             seed=self.seed,
         )
-        return planned if self.memory_noise is not None else calibrated(self.budget, planned)
 
     def claimed_pairs(self) -> list[tuple[float, float]]:
         """(ε_i, ε'_i) of the tasks learnt so far, as the paper computes them: by the moments accountant, and the memory

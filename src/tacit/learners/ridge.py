@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.learners.second_moment import Moment, eigen, packed, symmetric, unpacked
+from tacit.learners.second_moment import Moment, centred, eigen, packed, symmetric, unpacked
 
 TRUST = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 2.0, 4.0, 8.0)
 """Candidates for c."""
@@ -125,7 +125,7 @@ def kinship(own: Objective, others: Objective) -> float:
     if labels < 2:
         return 0.0
     (mine, known), (theirs, there) = (
-        (_centred(one.sums[shared].double()) / n, float(one.std[shared].double().square().mean()) / n**2 + spread / n)
+        (centred(one.sums[shared].double()) / n, float(one.std[shared].double().square().mean()) / n**2 + spread / n)
         for one, n, spread in ((one, one.moment.records, 1 / (labels * width)) for one in (own, others))
     )
     inside = 1 - 1 / labels  # of a variance, once the mean of the labels is taken off
@@ -148,7 +148,3 @@ def _path(objective: Objective, trust: tuple[float, ...], epochs: int | None) ->
         found = spectrum(objective.moment, values, c)
         reached = 1.0 if epochs is None else 1 - (1 - found / found.max()) ** epochs
         yield (along * reached / found) @ basis.T
-
-
-def _centred(rows: Tensor) -> Tensor:
-    return rows - rows.mean(0)

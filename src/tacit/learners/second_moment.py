@@ -42,6 +42,11 @@ def symmetric(width: int, generator: torch.Generator) -> Tensor:
     return (drawn + drawn.T) / math.sqrt(2) - torch.diag(torch.diagonal(drawn)) * (math.sqrt(2) - 1)
 
 
+def centred(rows: Tensor) -> Tensor:
+    """Less their mean."""
+    return rows - rows.mean(0)
+
+
 def packed(matrix: Tensor) -> Tensor:
     """The upper triangle of a symmetric matrix, as one row."""
     row, column = torch.triu_indices(*matrix.shape)

@@ -36,6 +36,12 @@ def under(tensors: Mapping[str, Tensor], prefix: str) -> State:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
+def each(tensors: Mapping[str, Tensor], name: str, device: str) -> list[State]:
+    """The states that were named `name.0.…`, `name.1.…` and so on, in their order."""
+    count = len({one.split(".")[1] for one in tensors if one.startswith(f"{name}.")})
+    return [{key: value.to(device) for key, value in under(tensors, f"{name}.{i}.").items()} for i in range(count)]
+
+
 def released(model: nn.Module) -> State:
     """All of a model that is not public already, and the keys of what is."""
     public = _public(model)
