@@ -1,0 +1,58 @@
+"""Secrets in tests come from the test's name: whatever noise a test meets, it meets again in the next run.
+
+Users' keys come from the operating system (tests/privacy/test_keys.py runs without this). Processes that a test starts
+draw theirs as users do, so nothing there may hang on a draw.
+"""
+
+import hashlib
+import secrets as real
+from collections.abc import Iterator
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tacit.privacy import keys
+
+
+class Told:
+    """`secrets.token_bytes`, from a name."""
+
+    def __init__(self) -> None:
+        self.start("tests")
+
+    def start(self, name: str) -> None:
+        self.name, self.numbers = name, count()
+
+    def token_bytes(self, length: int) -> bytes:
+        return hashlib.shake_256(f"{self.name} {next(self.numbers)}".encode()).digest(length)
+
+
+TOLD = Told()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: Any, request: Any) -> Iterator[None]:
+    """A fixture's secrets are its own, so that it does not matter which test asks for it first."""
+    outer = TOLD.name, TOLD.numbers
+    TOLD.start(f"{request.node.nodeid} {fixturedef.argname}")
+    try:
+        return (yield)  # type: ignore[return-value]
+    finally:
+        TOLD.name, TOLD.numbers = outer
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: Any) -> Iterator[None]:
+    TOLD.start(pyfuncitem.nodeid)
+    return (yield)  # type: ignore[return-value]
+
+
+@pytest.fixture(autouse=True)
+def _secrets_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.path.name == "test_keys.py":
+        monkeypatch.setattr(keys, "secrets", real)
+
+
+keys.secrets = SimpleNamespace(token_bytes=TOLD.token_bytes)  # type: ignore[assignment]
