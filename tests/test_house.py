@@ -28,7 +28,7 @@ ALLOWED = {
     "privacy": BELOW,
     "models": {"models", "errors", "plugins", "words"},
     "metrics.py": {"errors"},
-    "memory.py": BELOW,
+    "memory": BELOW | {"memory"},
     "learners": LEARNING,
     "robustness": LEARNING | {"robustness"},
     "experiment": LEARNING | {"experiment", "metrics", "robustness"},

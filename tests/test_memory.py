@@ -12,10 +12,11 @@ from dp_accounting.dp_event import DpEvent
 from scipy import stats
 from torch import nn
 
-from tacit import Budget, Declared, GradientPlan, Ledger, Vault, memory
+from tacit import Budget, Declared, GradientPlan, Ledger, Vault
 from tacit.errors import BudgetExceeded, LearnerError
 from tacit.gradients.losses import cross_entropy
 from tacit.memory import Memory, Mode, Schedule, calibrated, widened
+from tacit.memory import schedule as schedule_module
 from tacit.privacy import accounting, calibrate, events
 from tacit.privacy.budget import Adjacency, Unit
 
@@ -137,7 +138,7 @@ def test_a_year_of_reads_is_what_was_planned_for_each_month(mode: Mode, noise: t
 @pytest.mark.parametrize("mode", MODES)
 def test_the_reads_of_a_block_are_found_without_those_of_others(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    monkeypatch.setattr(memory, "GradientPlan", lambda **plan: made.append(1) or GradientPlan(**plan))
+    monkeypatch.setattr(schedule_module, "GradientPlan", lambda **plan: made.append(1) or GradientPlan(**plan))
     desai(mode=mode, sizes=(5500.0,) * 129, steps=(301,) * 129).events(3)
     assert len(made) <= 125
 

@@ -32,6 +32,16 @@ def test_forgetting_is_positive_when_a_task_is_lost() -> None:
     assert metrics.backward_transfer(a) == pytest.approx(-(0.4 + 0.05) / 2)
 
 
+def test_forgetting_of_each_learner_is_that_of_its_own_tasks() -> None:
+    a = np.array([[0.9, 0.1, 0.1, 0.1], [0.6, 0.8, 0.1, 0.1], [0.0, 0.0, 0.7, 0.1], [0.0, 0.0, 0.5, 0.9]])
+    assert metrics.forgetting_by(a, [[0, 1], range(2, 4)]) == pytest.approx([0.3, 0.2])
+    assert metrics.forgetting_by(a, [range(4)]) == [metrics.forgetting(a)]
+    assert math.isnan(metrics.forgetting_by(a, [[0, 1, 2], [3]])[1])
+    for wrong in ([], [4]):
+        with pytest.raises(PlanError, match="a group names one or more of the tasks 0 to 3"):
+            metrics.forgetting_by(a, [wrong])
+
+
 def test_what_was_not_measured_before_a_task_is_not_needed() -> None:
     for metric in (metrics.average_accuracy, *OF_TWO_TASKS):
         assert metric(LOWER) == pytest.approx(metric(GOLDEN))

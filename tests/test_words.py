@@ -8,7 +8,10 @@ from tacit.words import close, install, nearest
 
 def test_the_nearest_names_or_all_of_them() -> None:
     assert nearest("stpes", ["steps", "batch"]) == "did you mean steps?"
-    assert nearest("zzz", ["steps", "batch"]) == "did you mean steps, batch?"
+    assert nearest("zzz", ["steps", "batch"]) == "there are steps, batch"
+    assert nearest("zzz", [f"key{n}" for n in range(10)]) == (
+        "there are key0, key1, key2, key3, key4, key5, key6, key7 and 2 more"
+    )
     assert nearest("label", ["labels"], ["columns.label"]) == "did you mean columns.label, labels?"
     assert nearest("zzz", ["labels"], ["columns.label"]) == "did you mean columns.label?"
     assert nearest("zzz", iter(())) == "there is none"

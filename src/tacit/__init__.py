@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tacit.data.stream import Stream, StreamInfo, Task, TaskInfo
     from tacit.experiment.runner import run
+    from tacit.learners.adaptive import AdaptiveDPSGD
     from tacit.learners.agem import AGEM
     from tacit.learners.centralised import Centralised
     from tacit.learners.cosine import CosineClassifier
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
     from tacit.learners.joint import Joint
     from tacit.learners.l2dpml import L2DPML
     from tacit.learners.lifelong import LifelongDP
+    from tacit.learners.metered import MeteredGD
     from tacit.learners.moments import MomentsClassifier
     from tacit.learners.naive import NaiveDPSGD
     from tacit.learners.naive_gaussian import NaiveGaussian
+    from tacit.learners.pool import Pool
     from tacit.privacy.budget import Adjacency, Budget, Unit
     from tacit.privacy.certificate import Certificate
     from tacit.privacy.declared import Block, Declared, Read
     from tacit.privacy.labelspace import Constant, FromData, Learned, Prior
     from tacit.privacy.ledger import Ledger
+    from tacit.privacy.meter import MeterPlan
     from tacit.privacy.plan import GradientPlan, LabelPlan, SumPlan
     from tacit.privacy.policy import Policy
     from tacit.privacy.tuning import TuningPlan
@@ -40,6 +44,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AGEM": "learners.agem",
+    "AdaptiveDPSGD": "learners.adaptive",
     "Adjacency": "privacy.budget",
     "Block": "privacy.declared",
     "Budget": "privacy.budget",
@@ -60,11 +65,14 @@ _HOMES = {
     "Learned": "privacy.labelspace",
     "Ledger": "privacy.ledger",
     "LifelongDP": "learners.lifelong",
+    "MeterPlan": "privacy.meter",
+    "MeteredGD": "learners.metered",
     "MomentsClassifier": "learners.moments",
     "NaiveDPSGD": "learners.naive",
     "NaiveGaussian": "learners.naive_gaussian",
     "PEFTEnsemble": "learners.ensemble",
     "Policy": "privacy.policy",
+    "Pool": "learners.pool",
     "Prior": "privacy.labelspace",
     "Read": "privacy.declared",
     "RoutedExperts": "learners.experts",
@@ -79,11 +87,12 @@ _HOMES = {
     "run": "experiment.runner",
 }
 __all__ = [  # noqa: RUF022
-    "Budget", "Unit", "Adjacency", "GradientPlan", "SumPlan", "LabelPlan", "TuningPlan",
+    "Budget", "Unit", "Adjacency", "GradientPlan", "SumPlan", "LabelPlan", "MeterPlan", "TuningPlan",
     "Ledger", "Policy", "Vault", "Declared", "Block", "Read", "Certificate",
     "Stream", "StreamInfo", "Task", "TaskInfo", "Constant", "Prior", "Learned", "FromData",
-    "AGEM", "Centralised", "CosineClassifier", "DPAGEM", "DPCL", "DPER", "DPL2M", "Joint", "L2DPML", "LifelongDP",
-    "MomentsClassifier", "NaiveDPSGD", "NaiveGaussian", "PEFTEnsemble", "RoutedExperts", "run",
+    "AGEM", "AdaptiveDPSGD", "Centralised", "CosineClassifier", "DPAGEM", "DPCL", "DPER", "DPL2M", "Joint", "L2DPML",
+    "LifelongDP", "MeteredGD", "MomentsClassifier", "NaiveDPSGD", "NaiveGaussian", "PEFTEnsemble", "Pool",
+    "RoutedExperts", "run",
 ]  # fmt: skip
 
 

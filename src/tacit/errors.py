@@ -21,6 +21,10 @@ class LearnerError(TacitError, ValueError):
     """A learner that cannot do what it was asked: a wrong setting, or tasks that were not planned."""
 
 
+class NotLearnt(LearnerError, AttributeError):
+    """What a learner has only once it has learnt something; for scikit-learn, an attribute that is not there yet."""
+
+
 class ConfigError(TacitError, ValueError):
     """A configuration with a wrong key or value."""
 

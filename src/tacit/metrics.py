@@ -32,6 +32,23 @@ def forgetting(a: ArrayLike) -> float:
     return _mean(_drops(a))
 
 
+def forgetting_by(a: ArrayLike, groups: Sequence[Sequence[int]]) -> list[float]:
+    """Forgetting of each group of tasks by itself, such as those of one learner of several: `forgetting` on its own
+    rows and columns, that is after the last of them. NaN for a group of one task."""
+    matrix = _matrix(a)
+    for own in groups:
+        if not len(own) or not all(0 <= task < len(matrix) for task in own):
+            raise PlanError(f"a group names one or more of the tasks 0 to {len(matrix) - 1}, got {list(own)}")
+    return [forgetting(matrix[np.ix_(sorted(own), sorted(own))]) for own in groups]
+
+
+def handover_drops(a: ArrayLike, groups: Sequence[Sequence[int]]) -> list[float]:
+    """Of each group after the first, such as the tasks of the next learner: how far the accuracy on its first task,
+    right after that was learnt, is below that of the task before. Negative where it is above."""
+    newest = np.diag(_matrix(a))
+    return [float(newest[min(own) - 1] - newest[min(own)]) for own in groups[1:]]
+
+
 def worst_forgetting(a: ArrayLike) -> float:
     """The largest drop of any task, the bracket of `forgetting` (A-GEM's worst-case forgetting). NaN for one task."""
     drops = _drops(a)

@@ -3,18 +3,26 @@
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+FEW = 8
+"""So many names are read at a glance."""
+
 
 def nearest(name: str, valid: Iterable[str], first: Sequence[str] = ()) -> str:
-    """The way out of a wrong name: those in `first` and the nearest valid ones, or all."""
+    """The way out of a wrong name: those in `first` and the nearest valid ones; where nothing is near, some."""
     names = list(valid)
     if not names:
         return "there is none"
-    return f"did you mean {', '.join([*first, *close(name, names)] or names)}?"
+    if near := [*first, *close(name, names)]:
+        return f"did you mean {', '.join(near)}?"
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return f"there {'is' if len(names) == 1 else 'are'} {', '.join(names[:FEW])}{more}"
 
 
 def close(name: str, valid: Iterable[str]) -> list[str]:
-    """The valid names that this one may be a slip of; often none."""
-    return get_close_matches(name, list(valid))
+    """The valid names that this one may be a slip or the beginning of; often none."""
+    names = list(valid)
+    begun = [one for one in names if name and one.startswith(name)]
+    return begun if 0 < len(begun) <= FEW else get_close_matches(name, names)
 
 
 def install(extra: str) -> str:

@@ -42,7 +42,7 @@ def test_the_table_and_the_file() -> None:
     assert len(lines) == 2 * 3 * 5  # seeds, pairs of tasks, columns
     by = {(one["seed"], one["after_task"], one["on_task"], one["attack"]): float(one["accuracy"]) for one in lines}
     assert all(by[*place, "pgd"] <= by[*place, "clean"] for *place, _ in by)
-    whole = tacit("attack", "r", "--rows", "0", "--attack", "fgsm", "--radius", "0", "--quiet", "--json")
+    whole = tacit("attack", "r", "--rows", "0", "--attack", "fgsm", "--radius", "1e-12", "--quiet", "--json")
     facts = json.loads(whole.stdout)
     seen = {(str(m["seed"]), m["after_task"], m["on_task"], m["attack"]): m["accuracy"] for m in facts["measured"]}
     run_says = list(csv.DictReader(Path("r/accuracy.csv").read_text().splitlines()))
@@ -50,6 +50,47 @@ def test_the_table_and_the_file() -> None:
         place = (one["seed"], int(one["after_task"]) - 1, int(one["on_task"]) - 1)
         if (*place, "clean") in seen:
             assert seen[*place, "clean"] == seen[*place, "fgsm"] == pytest.approx(float(one["accuracy"]))
+
+
+def test_every_cell_of_a_sweep_is_attacked() -> None:
+    quick = [*FAST[: FAST.index("--seeds")], "--seeds", "1", "--processes", "1", "--quiet"]
+    assert tacit("run", "quickstart", *quick, "--out", "quick").exit_code == 0
+    call = ("attack", "quick", "--attack", "fgsm", "--rows", "20", "--certificates", "0")
+    before = sorted(Path("quick").rglob("*"))
+    found = tacit(*call, "--out", "cells.csv")
+    assert found.exit_code == 0, found.output
+    for words in ("average accuracy", "forgetting", "AGEM", "DPCL", "RoutedExperts", "FGSM, L∞ 0.1", "wrote cells.csv"):
+        assert words in found.output
+    lines = list(csv.DictReader(Path("cells.csv").read_text().splitlines()))
+    assert len({one["cell"] for one in lines}) == 3 and len(lines) == 3 * 3 * 2
+    facts = json.loads(tacit(*call, "--quiet", "--json").stdout)
+    assert [one["not_attacked"] for one in facts] == [None] * 3 and all(one["measured"] for one in facts)
+    assert sorted(Path("quick").rglob("*")) == before
+
+
+def test_of_a_stream_without_end_the_last_release_is_attacked() -> None:
+    quick = ["data.limit=60", "learner.steps=2", "learner.batch=20", "learner.memory_batch=5", "threads=1", "window=2"]
+    sets = [word for one in quick for word in ("--set", one)]
+    made = tacit("run", "hassanpour2022/endless", "--tasks", "4", "--out", "e", "--quiet", *sets)
+    assert made.exit_code == 0, made.output
+    measured = json.loads(Path("e/metrics.jsonl").read_text().splitlines()[-1])
+    assert measured["name"] == "task-4" and {"trained", "read", "admitted", "retired", "held"} == set(
+        measured["consumption"]
+    )
+    call = ("attack", "e", "--attack", "fgsm", "--rows", "0", "--certificates", "0", "--out", "e.csv")
+    found = tacit(*call)
+    assert found.exit_code == 0, found.output
+    assert "task-4" in found.stdout and "task-3" not in found.stdout and "forgetting" not in found.stdout
+    lines = list(csv.DictReader(Path("e.csv").read_text().splitlines()))
+    assert {(one["after_task"], one["on_task"]) for one in lines} == {("4", "3"), ("4", "4")}
+    clean = [float(one["accuracy"]) for one in lines if one["attack"] == "clean"]
+    assert clean == pytest.approx(measured["accuracy"])
+
+
+@pytest.mark.parametrize("option", ["--radius", "--step-size"])
+def test_an_attack_that_changes_nothing_is_refused(option: str) -> None:
+    said = tacit("attack", "nowhere", option, "0").stderr
+    assert "= 0.0 is not possible: should be greater than 0" in said and said.count("\n") == 1
 
 
 def test_with_a_noise_layer_there_are_certificates() -> None:
@@ -70,7 +111,8 @@ def test_with_a_noise_layer_there_are_certificates() -> None:
     )
     found = tacit(*call)
     assert found.exit_code == 0, found.output
-    assert "certified: no change of l2 0.001" in found.output and "gradients over 8 draws" in found.output
+    assert "certified: no change of L2 0.001" in found.output and "gradients over 8 draws" in found.output
+    assert "each evaluation is itself the mean of 8 draws of the noise layer" in found.output
     assert tacit(*call).stdout == found.stdout  # from public seeds
 
 
@@ -78,7 +120,7 @@ def test_wrong_calls_are_one_sentence() -> None:
     tacit("run", "quickstart", *FAST, "--out", "r")
     for arguments, words in (
         (["nowhere"], "nowhere holds no run; give the folder that `tacit run` made"),
-        (["r", "--radius", "-1"], "radius of an attack must be a number >= 0, got -1"),
+        (["r", "--radius", "-1"], "radius = -1.0 is not possible: should be greater than 0"),
         (["r", "--range", "1", "0"], "range must be a smaller and a larger number"),
         (["r", "--out", "no/such/file.csv"], "there is no folder for no/such/file.csv"),
     ):
@@ -101,7 +143,7 @@ def test_another_stream_than_that_of_the_run_is_refused(monkeypatch: pytest.Monk
     run(make_config(), tmp_path / "r", stream=make_blobs)
     other = make_blobs(0, task_id="given")
     monkeypatch.setattr("tacit.experiment.attacked.open_stream", lambda data, seed, place: other)
-    with pytest.raises(ConfigError, match="are not those that 'task-1' was learnt with"):
+    with pytest.raises(ConfigError, match="are not those that 'task-3' was learnt with"):
         attack_run(tmp_path / "r", Asked(attacks=(Attack(),)))
 
 

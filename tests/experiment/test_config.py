@@ -29,7 +29,7 @@ def test_it_reads_back_as_itself_with_every_setting_in_it(config: Config) -> Non
 def test_every_preset_is_valid_and_reads_back(name: str) -> None:
     found = load(name)
     assert found.name == name and found.description
-    assert isinstance(found, Accumulation | Sweep) or Config.of(yaml.safe_load(found.to_yaml())) == found
+    assert isinstance(found, Accumulation | Sweep) or type(found).of(yaml.safe_load(found.to_yaml())) == found
 
 
 def test_presets_say_what_data_they_need(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -52,10 +52,10 @@ WRONG = {
     "model.network=mpl": "model.network = 'mpl' is not a network; did you mean mlp",
     "model.hiden=[3]": r"model.hiden = \[3\] is not a setting of mlp; did you mean hidden",
     "data.scenario=permute": "data.scenario = 'permute' is not a scenario; did you mean permuted",
-    "data.task_id=given": "data.task_id = 'given' is not a setting of the scenario 'permuted'",
+    "data.classes_per_task=2": "data.classes_per_task = 2 is not a setting of the scenario 'permuted'",
     "data.held=-1": "data.held = -1 is not possible: should be greater than or equal to 0",
     "budget.epsilon=0": "budget.epsilon = 0 is not possible: should be greater than 0",
-    "budget.adjacency=add": "budget.adjacency must be one of .*, got 'add'; did you mean",
+    "budget.adjacency=add": "budget.adjacency must be one of .*, got 'add'; did you mean add-or-remove",
     "bugdet.epsilon=1": "bugdet = .* is not a key of a configuration; did you mean budget?",
     "evaluation.test=pubic": "evaluation.test must be one of .*, got 'pubic'; did you mean public",
     "seeds=[1, 1]": r"seeds must be different whole numbers ≥ 0, got \[1, 1\]",

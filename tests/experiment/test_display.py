@@ -43,6 +43,13 @@ def test_lines_where_there_is_no_terminal() -> None:
     ]
 
 
+def test_a_stream_without_end_says_so() -> None:
+    file = io.StringIO()
+    with display(Console(file=file, width=140), quiet=False) as tell:
+        tell(Said(kind="begin", seed=0, task=4))
+    assert file.getvalue() == "seed 0: learning from a stream without end, going on after task 4\n"
+
+
 def test_bars_on_a_terminal_and_nothing_when_quiet() -> None:
     found = shown(terminal=True)
     assert "seed 3" in found and "done" in found and "[data].ledger" in found

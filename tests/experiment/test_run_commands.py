@@ -84,6 +84,10 @@ def test_presets_are_listed() -> None:
     listed = {one["name"]: one for one in json.loads(tacit("presets", "--json").stdout)}
     assert {"quickstart", "compare", "desai2021/permuted-mnist", "desai2021/split-cifar100"} <= set(listed)
     assert listed["quickstart"]["needs"] == ["digits"] and "quickstart" in tacit("presets").output
+    lines = tacit("presets").output.splitlines()
+    assert all(lines[lines.index(f"  {one['description']}") - 1].startswith(one["name"]) for one in listed.values())
+    missing = {name for one in listed.values() for name in one["missing"]}
+    assert len(lines) == 2 * len(listed) + len(missing) + 1  # two lines each; how data is got, once; how to know more
 
 
 def test_a_sweep_leaves_one_table(tmp_path: Path) -> None:

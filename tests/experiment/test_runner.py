@@ -40,7 +40,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Summary:
 def test_the_folder_says_everything(finished: Summary) -> None:
     names = {path.name for path in finished.folder.iterdir()}
     assert names == {
-        "config.yaml", "environment.json", "ledger.json", "metrics.json", "timing.json", "accuracy.csv", "seeds"
+        "config.yaml", "environment.json", "ledger.json", "metrics.json", "timing.json", "accuracy.csv",
+        "consumption.csv", "seeds",
     }  # fmt: skip
     environment = json.loads((finished.folder / "environment.json").read_text())
     assert environment["threads"] == 1 and environment["torch"] == torch.__version__

@@ -24,6 +24,7 @@ from tacit.learners.release import Release
 from tacit.memory import References
 from tacit.privacy.grant import Grant
 from tacit.privacy.keys import KeyRing
+from tacit.privacy.plan import GradientPlan
 
 SIZE = 120
 GENEROUS = Budget(epsilon=50.0, delta=1e-5)
@@ -63,6 +64,7 @@ def tiny(info: StreamInfo) -> nn.Module:
 
 
 PRIVATE: dict[str, tuple[str, dict[str, Any]]] = {
+    "adaptive": ("AdaptiveDPSGD", {"check": 2, "by_step": 2, "watch_share": 0.2}),
     "DPAGEM average": ("DPAGEM", {"memory_batch": 8, "visible": "average"}),
     "DPAGEM each": ("DPAGEM", {"memory_batch": 8, "visible": "each"}),
     "DPCL union": ("DPCL", {"memory_batch": 8, "memory": "union"}),
@@ -71,6 +73,7 @@ PRIVATE: dict[str, tuple[str, dict[str, Any]]] = {
     "Joint": ("Joint", {"batch": 90}),
     "NaiveDPSGD": ("NaiveDPSGD", {}),
     "NaiveGaussian": ("NaiveGaussian", {"memory_batch": 8, "epochs": None}),
+    "pool": ("Pool", {"memory_batch": 8, "tasks_per_learner": 2, "early_start": True}),
     "experts": ("RoutedExperts", {"router": "mean"}),
     "experts by prototypes": ("RoutedExperts", {"router": "prototypes"}),
     "experts by scores": ("RoutedExperts", {"router": "scores", "sharpness": 5.0}),
@@ -82,7 +85,8 @@ PRIVATE: dict[str, tuple[str, dict[str, Any]]] = {
     "ensemble": ("PEFTEnsemble", {"epochs": None, "rule": "sgd"}),
     "ensemble by entropy": ("PEFTEnsemble", {"epochs": None, "rule": "sgd", "aggregate": "entropy"}),
 }
-REPLAY = [name for name, (method, _) in PRIVATE.items() if method in ("DPAGEM", "DPCL", "DPER", "NaiveGaussian")]
+HAVE_MEMORY = ("DPAGEM", "DPCL", "DPER", "NaiveGaussian", "Pool")
+REPLAY = [name for name, (method, _) in PRIVATE.items() if method in HAVE_MEMORY]
 ALL = {"AGEM": ("AGEM", {"memory_batch": 20}), **PRIVATE}
 STEPLESS = ("AGEM", "CosineClassifier", "LifelongDP", "MomentsClassifier")
 """Methods without steps of DP-SGD, whose noise is not given."""
@@ -116,16 +120,21 @@ def fixed(store: Path | None = None, keys: int = 0) -> Vault:
     return Vault(Ledger.throwaway(keys=KeyRing.for_tests(keys)), store)
 
 
-def take(vault: Vault, info: StreamInfo, number: int, source: Any, budget: Budget) -> Block:
-    return admit(vault, source, info, info.tasks[number], budget)
+def take(
+    vault: Vault, info: StreamInfo, number: int, source: Any, budget: Budget, *, like: GradientPlan | None = None
+) -> Block:
+    return admit(vault, source, info, info.tasks[number], budget, like=like)
 
 
 def learn(
     learner: Learner, vault: Vault, numbers: Sequence[int], sources: Callable[[int], Any] = records
 ) -> list[Release]:
     """Some tasks of the learner's stream, in turn."""
-    info = learner.stream_
-    return [learner.learn(info.tasks[n], take(vault, info, n, sources(n), learner.budget), vault) for n in numbers]
+    info, releases = learner.stream_, []
+    for task in (info.tasks[number] for number in numbers):
+        block = take(vault, info, task.number, sources(task.number), learner.budget, like=learner.like(task))
+        releases.append(learner.learn(task, block, vault))
+    return releases
 
 
 def started(name: str, info: StreamInfo | None = None, **settings: Any) -> Learner:
@@ -228,8 +237,8 @@ def of_people(task: int) -> tuple[Any, ...]:
 
 
 def _statistics() -> ModuleType:
-    """Two-sided tests of a scale, as the vault's own tests have them (a conftest cannot be imported by its name)."""
-    spec = importlib.util.spec_from_file_location("vault_world", Path(__file__).parents[1] / "privacy" / "conftest.py")
+    """Two-sided tests of a scale, as the vault's own tests have them (in a folder that is not on the path here)."""
+    spec = importlib.util.spec_from_file_location("vault_world", Path(__file__).parents[1] / "privacy" / "made_up.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

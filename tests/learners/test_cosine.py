@@ -32,7 +32,7 @@ from torch import Tensor
 from tacit import Budget, CosineClassifier, StreamInfo, SumPlan, Vault
 from tacit.errors import ConfigError, LearnerError
 from tacit.privacy import accounting
-from tacit.privacy import vault as vault_module
+from tacit.privacy import once as once_module
 from tacit.privacy.budget import Adjacency, Unit
 
 ONE = Budget(epsilon=1.0, delta=1e-5)
@@ -157,17 +157,17 @@ def absent_labels_without(noise: Tensor) -> Tensor:
 
 
 def changed(change: Callable[[Tensor], Tensor]) -> Callable[[pytest.MonkeyPatch], None]:
-    honest = vault_module.gaussian_
+    honest = once_module.gaussian_
 
     def mutate(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(vault_module, "gaussian_", lambda out, *rest: out.copy_(change(honest(out, *rest))))
+        patch.setattr(once_module, "gaussian_", lambda out, *rest: out.copy_(change(honest(out, *rest))))
 
     return mutate
 
 
 def same_in_every_task(patch: pytest.MonkeyPatch) -> None:
-    honest = vault_module.gaussian_
-    patch.setattr(vault_module, "gaussian_", lambda out, key, *rest: honest(out, b"k" * len(key), *rest))
+    honest = once_module.gaussian_
+    patch.setattr(once_module, "gaussian_", lambda out, key, *rest: honest(out, b"k" * len(key), *rest))
 
 
 MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

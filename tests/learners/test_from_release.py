@@ -1,6 +1,8 @@
 """A second month in a new process: what `save` wrote is a learner again, and it goes on where it was."""
 
 import json
+import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,36 @@ def test_without_a_ledger_it_predicts_only(tmp_path: Path) -> None:
         reader.partial_fit(*records(1))
     reader.save(tmp_path / "copy")
     assert same(opened(tmp_path / "copy").tensors(), reader.tensors())
+
+
+@pytest.mark.parametrize("name", ["Pool", "MeteredGD", "Joint"])
+def test_what_is_remembered_needs_its_store(name: str, tmp_path: Path) -> None:
+    """Without one a learner goes on in its own process, is warned when it saves, and elsewhere only predicts."""
+    settings: dict[str, Any] = {"budget": GENEROUS, "network": "linear", "steps": 3}
+    places: dict[str, Any] = {"stream": facts(2, public=False), "ledger": tmp_path / "ledger"}
+    learner = find(name)(**settings, **places).partial_fit(*records(0))
+    with pytest.warns(UserWarning, match=f"{name} remembers records.*needs store=FOLDER, from its first task on"):
+        learner.save(tmp_path / "task-1")
+    with pytest.raises(LearnerError, match=r"give from_release\(folder, ledger=…, store=…\) the store that it was"):
+        opened(tmp_path / "task-1", ledger=tmp_path / "ledger")
+    with pytest.raises(LearnerError, match="does not hold what is remembered of task 'task-1'; give the store that it"):
+        opened(tmp_path / "task-1", ledger=tmp_path / "ledger", store=tmp_path / "wrong")
+    assert opened(tmp_path / "task-1").predict(records(0)[0]).shape == (120,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.partial_fit(*records(1)).save(tmp_path / "task-2")  # no task is left
+
+
+def test_a_release_may_be_read_by_others(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        month("DPCL union", tmp_path)
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "task-1").iterdir()}
+    assert modes == dict.fromkeys(("model.safetensors", "certificate.json", "release.json"), 0o644)
+    kept = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+    assert kept and all(path.stat().st_mode & 0o077 == 0 for path in kept)
 
 
 def test_another_ledger_is_refused_and_left_empty(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_agem_is_refused_on_private_data(tmp_path: Path) -> None:
 # What data can be like.
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [name for name in ALL if name != "adaptive"])  # its plans follow what came out
 def test_a_task_without_records_still_releases_and_charges(name: str) -> None:
     empty = learn(started(name, **given(name)), fixed(), [0, 1, 2], lambda _: nothing())
     for one, other in zip(whole_run(name)[2], empty, strict=True):

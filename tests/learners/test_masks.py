@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.gradients.losses import cross_entropy as plain
-from tacit.learners.core import masked_cross_entropy
+from tacit.learners.masks import masked_cross_entropy
 
 
 def of_split(number: int) -> tuple[np.ndarray, np.ndarray]:

@@ -22,7 +22,7 @@ from small_world import (
 )
 
 from tacit import Vault
-from tacit.errors import LearnerError, TacitError, VaultError
+from tacit.errors import LearnerError, TacitError
 from tacit.learners.release import Release
 from tacit.privacy.budget import Unit
 
@@ -83,7 +83,7 @@ def test_without_a_store_it_cannot_go_on_later(name: str) -> None:
     learner = started(name, **given(name))
     (release,) = learn(learner, vault, [0])
     again = started(name, **given(name))
-    with pytest.raises(VaultError, match="no store"):
+    with pytest.raises(LearnerError, match=r"store=…\) the store that it was learnt with"):
         again.restore(release.tensors, release.tasks, Vault(vault.ledger))
 
 

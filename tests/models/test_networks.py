@@ -121,7 +121,7 @@ def test_options_reach_the_network() -> None:
         ("mpl", (4,), {}, "there is no network 'mpl'; did you mean mlp"),
         ("resnet18", (3, 32, 32), {}, r"'resnet18'; did you mean resnet18_lai, reduced_resnet18\?"),
         ("mlp", (4,), {"hiden": [3]}, "mlp has no option 'hiden'; did you mean hidden"),
-        ("linear", (4,), {"hidden": [3]}, "linear has no option 'hidden'; did you mean zero"),
+        ("linear", (4,), {"hidden": [3]}, "linear has no option 'hidden'; there is zero"),
         ("mlp", (4,), {"hidden": 3}, r"hidden must be a list of whole numbers, such as \[256, 256\], got 3"),
         ("mlp", (4,), {"hidden": [3, 0]}, "each of hidden must be a whole number >= 1, got 0"),
         ("mlp", (4,), {"activation": "gelu"}, "activation must be one of relu, tanh, got 'gelu'"),

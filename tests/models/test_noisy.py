@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tacit.errors import ConfigError, UnsupportedModel
 from tacit.gradients import check_independent
 from tacit.models import build
-from tacit.models.lipschitz import NORMS, SLACK, Norm, operator_bound
+from tacit.models.lipschitz import NORMS, ORDER, SLACK, Norm, operator_bound
 from tacit.models.lowrank import adapted
 from tacit.models.noisy import Noisy, noisy
 
@@ -71,6 +71,20 @@ def test_the_reach_of_a_convolution(norm: Norm, case: tuple[Any, ...]) -> None:
     assert found <= {"l1": 1.5, "l2": 1.5, "linf": 4.0}[norm] * true
 
 
+def furthest(model: Noisy, norm: Norm, shape: tuple[int, ...]) -> float:
+    """How far a change of a record goes where the noise is added, over its length: along the direction of the largest
+    reach (by power iteration), and along random ones."""
+    x, change = torch.rand(1, *shape), torch.randn(50, *shape)
+    for _ in range(20):
+        leaf = change.clone().requires_grad_()
+        reach = (model.hidden(x + leaf) - model.hidden(x)).flatten(1)
+        (change,) = torch.autograd.grad(reach.square().sum(), leaf)
+        change = change / change.flatten(1).norm(dim=1).view(-1, *[1] * len(shape))
+    both = torch.cat([change, torch.randn(50, *shape), torch.randn(50, *shape).sign()])
+    apart = (model.hidden(x + both) - model.hidden(x)).detach().flatten(1).norm(dim=1)
+    return float((apart / torch.linalg.vector_norm(both.flatten(1), ORDER[norm], dim=1)).max())
+
+
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("wraps", ["mlp", "cnn_patches"])
 @pytest.mark.parametrize("scale", [1.0, 100.0])
@@ -82,20 +96,38 @@ def test_two_records_are_no_further_apart_where_the_noise_is_added(norm: Norm, w
     assert isinstance(model, Noisy)
     with torch.no_grad():
         model.first.weight.mul_(scale)  # type: ignore[operator, union-attr]
-    x = torch.rand(1, 1, 6, 6)
-    # Along the direction of the largest reach (by power iteration), and random ones.
-    change = torch.randn(200, 1, 6, 6)
-    for _ in range(20):
-        leaf = change.clone().requires_grad_()
-        reach = (model.hidden(x + leaf) - model.hidden(x)).flatten(1)
-        (change,) = torch.autograd.grad(reach.square().sum(), leaf)
-        change = change / change.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
-    both = torch.cat([change, torch.randn(200, 1, 6, 6), torch.randn(200, 1, 6, 6).sign()])
-    apart = (model.hidden(x + both) - model.hidden(x)).detach().flatten(1).norm(dim=1)
-    order = {"l1": 1, "l2": 2, "linf": math.inf}[norm]
-    lengths = torch.linalg.vector_norm(both.flatten(1), order, dim=1)
-    assert float((apart / lengths).max()) <= 1 + 1e-5
-    assert float((apart / lengths).max()) >= (0.2 if norm != "l1" else 0.01)
+    found = furthest(model, norm, (1, 6, 6))
+    assert (0.2 if norm != "l1" else 0.01) <= found <= 1 + 1e-5
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_bound_holds_after_training_and_after_loading(norm: Norm) -> None:
+    """Steps that blow the weights up change nothing; without the division the same weights are caught."""
+    torch.manual_seed(0)
+    model = noisy((5,), 3, options={"hidden": [7]}, norm=norm)
+    assert isinstance(model, Noisy)
+    optimizer = torch.optim.SGD(model.parameters(), lr=50.0)
+    x, y = torch.rand(30, 5), torch.arange(30) % 3
+    for _ in range(5):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    again = noisy((5,), 3, options={"hidden": [7]}, norm=norm)
+    assert isinstance(again, Noisy)
+    again.load_state_dict({name: 10 * value for name, value in model.state_dict().items()})
+    for one in (model, again, again.eval()):
+        assert furthest(one, norm, (5,)) <= 1 + 1e-5
+    unbounded = nn.Module()
+    unbounded.hidden = again.first  # type: ignore[assignment]
+    assert furthest(unbounded, norm, (5,)) > 1  # type: ignore[arg-type]
+
+
+def test_every_network_that_it_goes_into_has_a_first_layer_of_known_reach() -> None:
+    for wraps, shape in {"tabular_mlp": (5,), "cnn": (1, 8, 8), "reduced_resnet18": (3, 25, 25),
+                         "resnet18_lai": (3, 8, 8)}.items():  # fmt: skip
+        model = noisy(shape, 4, wraps=wraps)  # type: ignore[arg-type]
+        assert isinstance(model, Noisy) and model(torch.rand(2, *shape)).shape == (2, 4)
+        assert furthest(model, "l2", shape) <= 1 + 1e-5
 
 
 def test_noise_is_fresh_and_has_the_papers_size() -> None:
@@ -146,7 +178,10 @@ def test_clipped_gradients_are_those_of_one_example_at_a_time(wraps: Any) -> Non
         ({"radius": -0.1}, "radius of the noise layer must be between 0 and inf, got -0.1"),
         ({"norm": "l7"}, "norm must be one of l1, l2, linf, got 'l7'"),
         ({"draws": 0}, "draws must be a whole number >= 1, got 0"),
-        ({"wraps": "resnet"}, "noise goes into one of mlp, tabular_mlp, cnn, cnn_patches, got 'resnet'"),
+        (
+            {"wraps": "resnet"},
+            "noise goes into one of mlp, tabular_mlp, cnn, cnn_patches, reduced_resnet18, resnet18_lai, got",
+        ),
         ({"options": {"hiden": [3]}}, "mlp has no option 'hiden'; did you mean hidden?"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import BUDGET, Admit, rate_is
+from made_up import BUDGET, Admit, rate_is
 from torch.utils.data import Dataset, TensorDataset
 
 from tacit import Budget, Declared, Ledger, SumPlan, Vault

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Admit
+from made_up import Admit
 from torch import nn
 
 from tacit import Budget, Certificate, Declared, GradientPlan, Ledger, Policy, Read, SumPlan, Vault

@@ -36,6 +36,29 @@ def test_hassanpour_fit() -> None:
             assert claim.epsilon == pytest.approx(value, abs=1.1e-3) and claim.max_order == 128
 
 
+def test_kinds_of_steps_add_up_in_the_moments_accountant() -> None:
+    whole = moments_accountant(1e-2, 2.0, 700, 1e-5, 128)
+    assert claims.moments_of({(1e-2, 2.0): 700}, 1e-5, 128) == whole
+    mixed = claims.moments_of({(1e-2, 2.0): 700, (2e-2, 3.0): 50}, 1e-5, 128)
+    assert whole < mixed < claims.moments_of({(1e-2, 2.0): 700, (2e-2, 2.0): 50}, 1e-5, 128)
+    bounds = [
+        (700 * rdp.log_moment(1e-2, 2.0, order + 1) + 50 * rdp.log_moment(2e-2, 3.0, order + 1) + math.log(1e5)) / order
+        for order in range(1, 129)
+    ]
+    assert mixed == pytest.approx(min(bounds))
+    with pytest.raises(PlanError, match="the moments accountant needs"):
+        claims.moments_of({(1e-2, 2.0): 1, (0.0, 2.0): 1}, 1e-5)
+
+
+def test_learners_in_turn_claim_the_budget_of_the_one_that_spent_most() -> None:
+    claim = claims.hassanpour([0.2, 0.3], None, 1e-5)
+    assert (claim.epsilon, claim.adjacency, claim.max_order) == (0.3, ClaimAdjacency.STREAM, 128)
+    assert claims.hassanpour([0.2, 0.3], 0.41, 1e-5).epsilon == 0.41
+    assert "does not hold" in claim.source
+    with pytest.raises(PlanError, match="one learner or more"):
+        claims.hassanpour([], 0.41, 1e-5)
+
+
 def test_the_moments_accountant_is_a_loose_bound() -> None:
     for rate, noise, steps in ((0.01, 1.0, 1000), (0.1, 4.0, 50), (1.0, 5.0, 1)):
         event = poisson_gaussian(rate, noise, steps)

@@ -107,7 +107,7 @@ def test_an_unknown_type_is_named() -> None:
     with pytest.raises(PlanError, match="'mystery' is unknown"):
         from_json('{"type":"mystery"}')
     with pytest.raises(PlanError, match="ZCDpEvent cannot be billed"):
-        to_json(dp_event.ZCDpEvent(0.1))
+        to_json(dp_event.ZCDpEvent(0.1, xi=0.5))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0])
@@ -163,6 +163,6 @@ def test_a_coin_not_yet_tossed_is_for_planning_only() -> None:
 
 def test_every_constructor_is_reachable_from_text() -> None:
     assert set(events._DECODERS) == {
-        *("gaussian", "laplace", "poisson", "composed", "repeated", "repeat-and-select"),
+        *("gaussian", "laplace", "zcdp", "poisson", "composed", "repeated", "repeat-and-select"),
         *("coin-flip", "additive-delta", "nothing", "not-private"),
     }

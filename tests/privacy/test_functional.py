@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Admit, admit_to
+from made_up import Admit, admit_to
 
 from tacit import Ledger, Vault
 from tacit.errors import PlanError, PolicyError

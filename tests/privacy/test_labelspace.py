@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Admit, admit_to
+from made_up import Admit, admit_to
 
 from tacit import Budget, Certificate, Ledger, SumPlan, Vault
 from tacit.errors import BudgetExceeded, PlanError, VaultError

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import BUDGET
+from made_up import BUDGET
 from torch import nn
 
 from tacit import Block, Declared, GradientPlan, Ledger, SumPlan, Vault

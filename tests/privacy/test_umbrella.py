@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from conftest import Admit
+from made_up import Admit
 from scipy import stats
 
 from tacit import Budget, Ledger, SumPlan, TuningPlan, Vault

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from conftest import BUDGET, Admit, admit_to, assert_scale, rate_is, scale_is
+from made_up import BUDGET, Admit, admit_to, assert_scale, rate_is, scale_is
 from torch import Tensor, nn
 
 from tacit import Budget, Declared, GradientPlan, Ledger, Read, Vault

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Admit, assert_scale, rate_is, scale_is
+from made_up import Admit, assert_scale, rate_is, scale_is
 from torch import Tensor, nn
 
 from tacit import Budget, Declared, LabelPlan, Ledger, SumPlan, Vault
 from tacit.errors import LedgerError, PlanError, VaultError
 from tacit.privacy import exits, toeplitz
-from tacit.privacy import vault as vault_module
+from tacit.privacy import once as once_module
 
 PLAN = SumPlan(noise=3.0, clip=2.0)
 QUIET = SumPlan(noise=1e-3, clip=2.0)
@@ -63,12 +63,12 @@ def test_the_exits_are_right(check: Callable[[Vault, Admit], bool], fixed: Vault
 
 
 def _patch_noise(patch: pytest.MonkeyPatch, change: Callable[[Tensor], Any]) -> None:
-    true = vault_module.gaussian_
+    true = once_module.gaussian_
 
     def broken(out: Tensor, key: bytes, counter: int, std: float) -> Tensor:
         return out.copy_(change(true(out, key, counter, std)))
 
-    patch.setattr(vault_module, "gaussian_", broken)
+    patch.setattr(once_module, "gaussian_", broken)
 
 
 MUTATIONS: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[Vault, Admit], bool]]] = [

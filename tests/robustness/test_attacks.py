@@ -14,8 +14,8 @@ from tacit.learners.centralised import Centralised
 from tacit.learners.core import Core
 from tacit.learners.l2dpml import L2DPML
 from tacit.models.lipschitz import Norm
-from tacit.robustness.attacks import KINDS, Attack, Kind, attack, gradient
-from tacit.robustness.balls import distance
+from tacit.robustness.attacks import KINDS, SURE, Attack, Kind, attack, flat, gradient, margin
+from tacit.robustness.balls import distance, unit
 
 NORMS: tuple[Norm, ...] = ("linf", "l2", "l1")
 
@@ -112,8 +112,11 @@ def test_every_learner_has_the_gradient_of_its_own_scores(name: str, told: bool)
     length = found.norm(dim=1)
     assert float(length.max()) > 0, "it can be attacked"
 
+    sure = nn.functional.cross_entropy(learner.scores(x, task), y, reduction="none") < SURE
+
     def at(rows: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(learner.scores(rows, task).double(), y, reduction="none")
+        scores = learner.scores(rows, task).double()
+        return torch.where(sure, margin(scores, y), nn.functional.cross_entropy(scores, y, reduction="none"))
 
     step = 1e-2 * found / length.clamp(min=1e-12)[:, None]
     slope = (at(x + step) - at(x - step)) / 2e-2
@@ -152,6 +155,50 @@ def test_nothing_is_left_behind() -> None:
     assert [module.training for module in learner.model_.modules()] == modes
     assert all(parameter.grad is None for parameter in learner.model_.parameters())
     assert not learner.scores(x.requires_grad_()).requires_grad  # outside an attack there are no gradients
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sure_answer_hides_nothing(kind: Kind, norm: Norm) -> None:
+    """Scores that are scaled up are the same answers, with a cross-entropy of 0: they fall as before."""
+    x, y = separable(60, 5)
+    centres = torch.stack([x[y == label].mean(0) for label in range(3)])
+    right = []
+    for scale in (1.0, 1e4):
+        layer = nn.Linear(8, 3)
+        layer.load_state_dict({"weight": 2 * scale * centres, "bias": -scale * centres.square().sum(1)})
+        learner = around(nn.Sequential(layer), (8,), 3)
+        assert (float(loss(learner, x, y).max()) == 0) == (scale > 1)
+        assert not bool(flat(learner, x, y).any())
+        found = attack(learner, x, y, Attack(kind=kind, norm=norm, radius={"linf": 0.35, "l2": 0.8, "l1": 2.0}[norm]))
+        right.append(float((learner.scores(found).argmax(1) == y).float().mean()))
+    assert right[1] <= right[0] + 0.1 < 0.9  # the margin has one other label in mind, the cross-entropy all
+
+
+def test_what_has_no_gradient_is_said() -> None:
+    """All hidden units of a row are dead: nothing is followed, nothing is changed, and `flat` tells."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    x, y = torch.rand(6, 4), torch.arange(6) % 3
+    with torch.no_grad():
+        network[0].weight.abs_(), network[0].bias.fill_(-2.0)  # type: ignore[operator, union-attr]
+        x[:3] *= 0.01
+        x[3:] += 2
+    learner = around(network, (4,), 3)
+    assert flat(learner, x, y).tolist() == [True] * 3 + [False] * 3 and len(flat(learner, x[:0], y[:0])) == 0
+    found = attack(learner, x, y, Attack(kind="ifgsm", range=None))
+    assert torch.equal(found[:3], x[:3]) and bool((found[3:] != x[3:]).any(1).all())
+
+
+def test_a_tiny_gradient_makes_a_whole_step() -> None:
+    tiny = torch.tensor([[3e-25, -4e-25], [0.0, 0.0]])
+    assert torch.allclose(unit(tiny, 2), torch.tensor([[0.6, -0.8], [0.0, 0.0]]))
+    assert torch.allclose(unit(tiny, 1), torch.tensor([[3 / 7, -4 / 7], [0.0, 0.0]]))
+
+
+def test_the_margin_is_of_finite_scores() -> None:
+    scores = torch.tensor([[1.0, 3.0, 2.0], [1.0, -torch.inf, -torch.inf], [-torch.inf, 1.0, 2.0]])
+    assert margin(scores, torch.tensor([1, 0, 0])).tolist() == [-1, 0, 0]
 
 
 def test_more_draws_make_a_steadier_gradient() -> None:

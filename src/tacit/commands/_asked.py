@@ -47,7 +47,15 @@ def base(what: str, sets: list[str]) -> "Config | Accumulation | Sweep":
 
 def plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
     """The sweep of a file, or the one that the options describe; options of the call count."""
-    from tacit.experiment.changes import named_learner, override, parsed, value_of, with_learner
+    from tacit.experiment.changes import (
+        named_learner,
+        of_some_cells,
+        override,
+        parsed,
+        value_of,
+        with_learner,
+        with_settings_of_its_own,
+    )
     from tacit.experiment.config import Sweep
     from tacit.experiment.loading import load, plain
 
@@ -67,11 +75,16 @@ def plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
         _say_left_out(before, sets)
         if name := named_learner(changes):
             values = with_learner(values, name)
-        values["base"] = override(before, changes)
+        cells = [dict(cell) for cell in values.get("cells", ())]
+        some, told = of_some_cells(override(before, changes), cells, changes)
+        for line in told:
+            err.print(f"{line}: the other learners of {what} have no such setting", style="dim")
+        values["base"] = override(before, [(key, value) for key, value in changes if key not in some])
         load(values["base"])  # a wrong key or value is said before the first cell
         # What the call says counts more than what the cells say; which learner it is, the cells are chosen by.
         said = {key for key, _ in changes} - {"learner.method"}
-        values["cells"] = [{k: v for k, v in cell.items() if k not in said} for cell in values.get("cells", ())]
+        cells = [with_settings_of_its_own({k: v for k, v in cell.items() if k not in said}, some) for cell in cells]
+        values["cells"] = [cell for place, cell in enumerate(cells) if not some or cell not in cells[:place]]
         values["grid"] = {**{k: v for k, v in values.get("grid", {}).items() if k not in said}, **points}
     found = load(values)
     assert isinstance(found, Sweep)

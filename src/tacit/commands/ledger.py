@@ -1,8 +1,9 @@
 """`tacit ledger`: what was charged."""
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -10,7 +11,10 @@ from rich.table import Table
 from tacit.commands._shared import By, Json, LedgerPath, Why, existing, out, sentences
 from tacit.errors import LedgerError, TacitError
 
-ledger = typer.Typer(no_args_is_help=True, help="What was charged: show, verify, raise, reanchor.")
+if TYPE_CHECKING:
+    from tacit.privacy.ledger import Ledger, StreamTerms
+
+ledger = typer.Typer(no_args_is_help=True, help="What was charged: show, meter, verify, raise, reanchor.")
 
 
 @ledger.command("show")
@@ -46,6 +50,44 @@ def show(ledger: LedgerPath, as_json: Json = False) -> None:
     out.print(f"head {head.seq} {head.hash}")
 
 
+@ledger.command("meter")
+def meter(
+    stream: str,
+    ledger: LedgerPath,
+    last: Annotated[int | None, typer.Option(min=1, help="Blocks of the last N tasks; readers are whole.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Each block of a STREAM: what it was charged, for whom and for what, and what is left; and each reader."""
+    from tacit.privacy.readers import in_short, view
+
+    with sentences(), existing(ledger) as book:
+        found = view(book.statement(_stream(book, stream)[0]))
+    if last is not None:
+        named = list(dict.fromkeys(block.task for block in found.blocks))[-last:]
+        found = replace(found, blocks=tuple(block for block in found.blocks if block.task in named))
+    if as_json:
+        return out.print_json(json.dumps(asdict(found), allow_nan=True))
+    table = Table("block", "state", "ε charged", "left", "by", "for", box=None)
+    for block in found.blocks:
+        if block.state == "split":  # its parts have lines of their own, and all that is charged
+            continue
+        head = (f"{block.task}/{block.part}", block.state, _rounded(block.epsilon), _rounded(block.left))
+        for place, row in enumerate(in_short(block.charges) or [("–", "nothing yet")]):
+            table.add_row(*(head if place == 0 else ("",) * 4), *row)
+    out.print(table)
+    if found.readers:
+        readers = Table("reader", "tasks", "claimed ε", "certified ε of what it read", box=None)
+        for one in found.readers:
+            readers.add_row(one.reader, str(len(one.tasks)), _rounded(one.claimed), _rounded(one.certified))
+        out.print(readers)
+        out.print(
+            "claimed: the training steps of the reader's tasks by the moments accountant, as the papers count (reads "
+            "of the memory are not in it). certified: of one unit, over all readers of its block.",
+            style="dim",
+        )
+    out.print(f"budget of one unit: ε = {found.budget:g}, δ = {found.delta:g}")
+
+
 @ledger.command("verify")
 def verify(
     ledger: LedgerPath,
@@ -79,13 +121,8 @@ def raise_budget(
     why: Why,
 ) -> None:
     """Raise the budget of a STREAM, if the policy lets this person."""
-    from dataclasses import replace
-
     with sentences(), existing(ledger) as book:
-        found = {terms.name: (number, terms) for number, terms in book.streams()}
-        if stream not in found:
-            raise TacitError(f"the ledger has no stream {stream!r}; it has {', '.join(found) or 'none'}")
-        number, terms = found[stream]
+        number, terms = _stream(book, stream)
         book.raise_budget(number, replace(terms.budget, epsilon=epsilon), by=by, why=why)
         out.print(f"{stream}: ε {terms.budget.epsilon:g} → {epsilon:g}")
 
@@ -98,3 +135,15 @@ def reanchor(ledger: LedgerPath, by: By, why: Why) -> None:
     with sentences():
         head = Ledger.reanchor(ledger, by=by, why=why)
         out.print(f"accepted; the head is now {head.seq}")
+
+
+def _rounded(epsilon: float) -> str:
+    return "0" if epsilon < 1e-6 else f"{epsilon:.4g}"
+
+
+def _stream(book: "Ledger", name: str) -> "tuple[int, StreamTerms]":
+    """The stream of this name, and what was declared about it."""
+    found = {terms.name: (number, terms) for number, terms in book.streams()}
+    if name not in found:
+        raise TacitError(f"the ledger has no stream {name!r}; it has {', '.join(found) or 'none'}")
+    return found[name]

@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from tacit.commands._shared import By, LedgerPath, Why, existing, out, sentences
+from tacit.errors import LedgerError
 
 policy = typer.Typer(no_args_is_help=True, help="The policy that a ledger enforces: show, adopt.")
 
@@ -18,10 +20,23 @@ def show(ledger: LedgerPath) -> None:
 
 
 @policy.command("adopt")
-def adopt(file: Path, ledger: LedgerPath, by: By, why: Why) -> None:
+def adopt(
+    file: Path,
+    ledger: LedgerPath,
+    by: By,
+    why: Why,
+    new: Annotated[bool, typer.Option("--new", help="Make the ledger: it is under the policy from the start.")] = False,
+) -> None:
     """Put the policy in FILE (TOML) in force; the hash chain records who and why."""
+    from tacit.privacy.ledger import Ledger
     from tacit.privacy.policy import Policy
 
-    with sentences(), existing(ledger) as book:
-        book.adopt(Policy.load(file), by=by, why=why)
+    with sentences():
+        wanted = Policy.load(file)
+        if new and ledger.exists():
+            raise LedgerError(f"there is a ledger at {ledger} already; leave --new out")
+        if not new and not ledger.exists():
+            raise LedgerError(f"there is no ledger at {ledger}; check the path, or add --new to make one")
+        with Ledger(ledger) if new else existing(ledger) as book:
+            book.adopt(wanted, by=by, why=why)
         out.print(f"adopted {file}")

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import textwrap
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.experiment.config import Accumulation, Config, Sweep
+    from tacit.experiment.endless import Standing
     from tacit.experiment.sweep import Cell
 
 
@@ -61,6 +63,9 @@ def run(
     until: Annotated[
         str | None, typer.Option(metavar="TASK", help="Learn up to this task for now; --resume goes on later.")
     ] = None,
+    tasks: Annotated[
+        int | None, typer.Option(min=1, help="Of a stream without end: learn up to so many tasks in all, for now.")
+    ] = None,
     processes: Processes = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -73,13 +78,15 @@ def run(
     tacit run mydata.yaml --ledger mydata.ledger
     tacit run mydata.yaml --ledger mydata.ledger --until 2026-03
     tacit run runs/quickstart-20260101-120000 --resume
+    tacit run hassanpour2022/endless --tasks 20
 
     mydata.yaml is a declaration of your own data; `tacit data declare` writes one.
     Exit code 0 when it is done, 1 when something is wrong, 2 for a wrong call, 130 when stopped by Ctrl-C.
     """
-    from tacit.experiment.accumulation import run as run_curves
     from tacit.experiment.config import Accumulation, Sweep
     from tacit.experiment.display import display
+    from tacit.experiment.endless import run_endless
+    from tacit.experiment.endless_config import Endless
     from tacit.experiment.runner import run as run_all
     from tacit.experiment.sweep import sweep as run_cells
     from tacit.experiment.table import show
@@ -88,7 +95,12 @@ def run(
         config = named(what, asked(sets, method, epsilon, seeds))
         place = _place(what, config, folder, resume=resume)
     with sentences(), stopping(f"go on by: tacit run {shlex.quote(str(place))} --resume"):
-        if until is not None and isinstance(config, Sweep | Accumulation):
+        if tasks is not None and not isinstance(config, Endless):
+            raise ConfigError(
+                f"--tasks {tasks} is for a stream without end, and {what} is of the kind {config.kind!r}; use --until, "
+                "or set data.tasks"
+            )
+        if until is not None and isinstance(config, Sweep | Accumulation | Endless):
             raise ConfigError(
                 f"--until {until} is for a single run, and {what} is of the kind {config.kind!r}; leave it out"
             )
@@ -97,10 +109,16 @@ def run(
                 cells = run_cells(config, place, ledger=ledger, processes=processes, tell=tell)
             _show_cells(cells, place, config.reference, as_json=as_json)
             return
+        if isinstance(config, Endless):
+            with display(err, quiet=quiet) as tell:
+                standing = run_endless(config, place, ledger=ledger, resume=resume, tasks=tasks, tell=tell)
+            _show_standing(standing, as_json=as_json)
+            return
         if isinstance(config, Accumulation):
             with display(err, quiet=quiet) as tell:
+                _, run_curves, _ = config.target()
                 curves = run_curves(place, **config.options, tell=tell)
-            _show_curves(curves, as_json=as_json)
+            _show_curves(config.kind, curves, as_json=as_json)
             return
         with display(err, quiet=quiet) as tell:
             found = run_all(config, place, ledger=ledger, resume=resume, until=until, processes=processes, tell=tell)
@@ -160,15 +178,14 @@ def presets(as_json: Json = False) -> None:
         if as_json:
             out.print_json(json.dumps([asdict(one) for one in found]))
             return
-        table = Table("preset", "what", "data", box=None, padding=(0, 2, 0, 0))
-        table.columns[0].no_wrap = True
         for one in found:
-            here = Text(", ".join(one.needs) or "none")
-            if one.missing:
-                ways = "; ".join(way_out(name) for name in one.missing)
-                here = Text(f"missing: {', '.join(one.missing)} ({ways})", style="yellow")
-            table.add_row(one.name, one.description, here)
-        out.print(table)
+            missing = f"  missing: {', '.join(one.missing)}" if one.missing else ""
+            out.print(Text.assemble((one.name, "bold"), (missing, "yellow")))
+            said = textwrap.shorten(one.description, out.width - 2, placeholder=" …")
+            out.print(f"  {said if out.is_terminal else one.description}")
+        for name in dict.fromkeys(name for one in found for name in one.missing):
+            out.print(f"{name}: {way_out(name)}", style="yellow")
+        out.print("--json: all that each of them says, and the data that it needs", style="dim")
 
 
 def register(app: typer.Typer) -> None:
@@ -188,9 +205,14 @@ def _place(what: str, config: "Config | Accumulation | Sweep", given: Path | Non
     return Path("runs") / f"{plain_name(config.name)}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def _show_curves(found: Any, *, as_json: bool) -> None:
+def _show_curves(kind: str, found: Any, *, as_json: bool) -> None:
+    from tacit.experiment import accounting_table
+
     if as_json:
         out.print_json(json.dumps(found))
+        return
+    if kind == "accounting":
+        accounting_table.show(found, out)
         return
     table = Table("curve", "kind", "of", f"ε after {found['tasks']} tasks", "δ", "by", box=None, padding=(0, 2, 0, 0))
     for curve in found["curves"]:
@@ -200,7 +222,21 @@ def _show_curves(found: Any, *, as_json: bool) -> None:
     out.print("\n".join(f"wrote {file}" for file in found["files"]))
 
 
+def _show_standing(found: "Standing", *, as_json: bool) -> None:
+    if as_json:
+        facts = {**asdict(found), "folder": str(found.folder), "release": str(found.release)}
+        out.print_json(json.dumps(facts, allow_nan=False))
+        return
+    accuracy = "" if found.accuracy is None else f", accuracy on the last of them {found.accuracy:.1%}"
+    certified = "no finite ε certified" if found.epsilon is None else f"ε certified {found.epsilon:.3g}"
+    out.print(f"{found.learnt} tasks learnt{accuracy}, {certified}")
+    out.print(f"answers come from the last release: {found.release}")
+    if found.ended is None:
+        out.print(f"go on by: tacit run {shlex.quote(str(found.folder))} --resume")
+
+
 def _show_cells(cells: "list[Cell]", place: Path, beside: str | None, *, as_json: bool) -> None:
+    from tacit.experiment import attack_table
     from tacit.experiment.comparison import show
     from tacit.experiment.reference import reference
     from tacit.experiment.sweep import row
@@ -213,8 +249,10 @@ def _show_cells(cells: "list[Cell]", place: Path, beside: str | None, *, as_json
         out.print_json(json.dumps([{**cell.changes, **row(cell), **paper} for cell, paper in rows]))
     else:
         show(cells, out, table)
+        if any(cell.attacked or cell.not_attacked for cell in cells):
+            attack_table.show(cells, out)
         out.print(f"\neach run, its releases and certificates: {place}")
-    if any(cell.status.startswith("failed") for cell in cells):
+    if any(cell.status.startswith("failed") or cell.not_attacked for cell in cells):
         raise typer.Exit(1)
 
 

@@ -25,6 +25,7 @@ def permuted(
     seed: int = 0,
     *,
     records: int | None = None,
+    task_id: TaskId = "hidden",
     limit: Limit = None,
     by_image: bool = False,
 ) -> Stream:
@@ -40,14 +41,14 @@ def permuted(
     def task(number: int) -> tuple[TaskInfo, Rows, Map]:
         rows = limited(np.arange(count), limit, seed, number)
         info = TaskInfo(name=f"permutation-{number + 1}", number=number, labels=data.labels, size=nominal(rows))
-        return info, rows, _permutation(generator(seed, "permutation", number).permutation(int(np.prod(data.shape))))
+        return info, rows, permutation(generator(seed, "permutation", number).permutation(int(np.prod(data.shape))))
 
     made = (
         cut(data, info, rows, _all(data.test), through=through, ids=ids)
         for info, rows, through in map(task, range(whole("tasks", tasks)))
     )
     recur = Units(tasks_per_unit=tasks) if by_image else Units()
-    return stream(f"permuted-{data.name}", data.shape, made, units=recur)
+    return stream(f"permuted-{data.name}", data.shape, made, task_id=task_id, units=recur)
 
 
 def split(
@@ -166,7 +167,9 @@ def single(
     return stream(data.name, data.shape, made, units=units(unit, 1, records_per_unit))
 
 
-def _permutation(order: Rows) -> Map:
+def permutation(order: Rows) -> Map:
+    """Shows the values of every image in this order."""
+
     def permute(x: Array) -> Array:
         flat = x.reshape(len(x), len(order))
         return flat.take(order, axis=1).reshape(x.shape)

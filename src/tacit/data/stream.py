@@ -51,6 +51,8 @@ class StreamInfo:
     """Names the declaration that the stream was opened by, wherever its files lie; empty where there is none."""
     features: str = ""
     """What records were put through before: the key of a public backbone, or a file of its features. Empty: nothing."""
+    endless: bool = False
+    """The tasks go on for ever: `tasks` is one period of them, and task n has the facts of tasks[n % period]."""
 
     @classmethod
     def uniform(
@@ -63,6 +65,17 @@ class StreamInfo:
         number = range(whole("tasks", tasks))
         made = (TaskInfo(name=f"task-{n + 1}", number=n, labels=space, size=whole("size", size)) for n in number)
         return cls(name=name, shape=sides, tasks=tuple(made), **facts)
+
+    def __post_init__(self) -> None:
+        if self.endless and (not self.tasks or any(self.task(task.number) != task for task in self.tasks)):
+            raise DataError("the tasks of an endless stream are numbered from 0 and named task-1, task-2, …")
+
+    def task(self, number: int) -> TaskInfo | None:
+        """What is planned as task `number`, from 0; None past the end."""
+        if number < 0 or (number >= len(self.tasks) and not self.endless):
+            return None
+        planned = self.tasks[number % len(self.tasks)]
+        return replace(planned, number=number, name=f"task-{number + 1}") if self.endless else planned
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -104,13 +117,30 @@ class Task:
 
 
 class Stream(Sequence[Task]):
-    """A sequence of tasks with its public facts. A slice is a stream again, its tasks numbered from 0."""
+    """A sequence of tasks with its public facts. A slice is a stream again, its tasks numbered from 0.
 
-    def __init__(self, info: StreamInfo, tasks: Iterable[Task]) -> None:
+    An endless stream holds one period of tasks; `later` makes any task that comes after, when `task` asks for it, and
+    nothing of it is kept."""
+
+    def __init__(self, info: StreamInfo, tasks: Iterable[Task], *, later: Callable[[int], Task] | None = None) -> None:
         self.info = info
-        self._tasks = tuple(tasks)
-        if tuple(task.info for task in self._tasks) != info.tasks:
+        self._tasks, self._later = tuple(tasks), later
+        self.held: Stream | None = None
+        """First tasks that were held back from it, for learners that begin on them."""
+        if tuple(task.info for task in self._tasks) != info.tasks or info.endless != (later is not None):
             raise DataError("a stream's tasks and its public facts must agree; build both from the same list")
+
+    def task(self, number: int) -> Task:
+        """Task `number`, from 0."""
+        planned = self.info.task(number)
+        if planned is None:
+            raise DataError(f"{self.info.name!r} has tasks 0 to {len(self) - 1}, and none of number {number}")
+        if number < len(self) or self._later is None:
+            return self._tasks[number]
+        made = self._later(number)
+        if made.info != planned:
+            raise DataError(f"task {number} of {self.info.name!r} was made with other public facts than those planned")
+        return made
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -130,7 +160,13 @@ class Stream(Sequence[Task]):
             raise DataError(f"an order of {len(self)} tasks names each place once, got {list(order)}")
         return self._of([self._tasks[place] for place in order])
 
+    def of_features(self, features: str) -> "Stream":
+        """The same stream, whose records are said to be features of this map."""
+        return Stream(replace(self.info, features=features), self._tasks, later=self._later)
+
     def _of(self, tasks: Sequence[Task]) -> "Stream":
+        if self.info.endless:
+            raise DataError(f"{self.info.name!r} is endless: it is learnt from its first task on, in its own order")
         numbered = [replace(task, info=replace(task.info, number=number)) for number, task in enumerate(tasks)]
         return Stream(replace(self.info, tasks=tuple(task.info for task in numbered)), numbered)
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
@@ -21,6 +21,9 @@ from tacit.experiment.events import Said, Tell
 from tacit.privacy.accounting import Method, epsilon
 from tacit.privacy.claims import Claim, desai_dp_agem, desai_dp_cl, moments_accountant
 from tacit.privacy.events import coin_flip, compose, poisson_gaussian, repeat
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Scope = Literal["all tasks", "record of task 1"]
 
@@ -123,7 +126,7 @@ def certified(memory: str, tasks: int, plan: Setting) -> Point:
         poisson_gaussian(plan.train, plan.noise, plan.steps),
         compose(MEMORIES[memory](plan, task) for task in range(2, tasks + 1)),
     )
-    value, accountant = max(_priced(event, plan.delta) for event in fates)
+    value, accountant = max(priced(event, plan.delta) for event in fates)
     return Point(
         tasks=tasks,
         curve=memory,
@@ -135,7 +138,8 @@ def certified(memory: str, tasks: int, plan: Setting) -> Point:
     )
 
 
-def _priced(event: DpEvent, delta: float) -> tuple[float, str]:
+def priced(event: DpEvent, delta: float) -> tuple[float, str]:
+    """ε at δ by the smaller of two bounds, and by which."""
     best = epsilon(event, delta)
     return best, "RDP" if best == epsilon(event, delta, method=Method.RDP) else "PLD"
 
@@ -163,8 +167,7 @@ def run(
     `seed` is for the figure's ε_i and ε'_i; the other settings are those of `Setting`. 17 tasks take some ten seconds,
     129 about a minute.
     """
-    if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
-        raise ConfigError(f"tasks must be a whole number >= 1, got {tasks!r}")
+    checked_tasks(tasks)
     plan = Setting(train=train, memory=memory, noise=noise, steps=steps, delta=delta)
     points = list(claimed(tasks, seed, plan))
     for number, name in enumerate(MEMORIES, start=1):
@@ -182,14 +185,25 @@ def run(
     }
 
 
+def checked_tasks(tasks: int) -> None:
+    """Refuse what is no number of tasks."""
+    if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
+        raise ConfigError(f"tasks must be a whole number >= 1, got {tasks!r}")
+
+
+def write_points(table: Path, points: "Sequence[DataclassInstance]", rounded: str) -> None:
+    """A CSV with one row a point, the field `rounded` to six digits."""
+    table.parent.mkdir(parents=True, exist_ok=True)
+    with table.open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, [field.name for field in fields(points[0])], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(point) | {rounded: f"{getattr(point, rounded):.6g}"} for point in points)
+
+
 def write(folder: Path, points: Sequence[Point]) -> tuple[Path, Path]:
     """`accumulation.csv`, one row a point, then `accumulation.png`, which needs the extra `plots`."""
-    folder.mkdir(parents=True, exist_ok=True)
     table, picture = folder / "accumulation.csv", folder / "accumulation.png"
-    with table.open("w", newline="") as handle:
-        writer = csv.DictWriter(handle, [field.name for field in fields(Point)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(point) | {"epsilon": f"{point.epsilon:.6g}"} for point in points)
+    write_points(table, points, "epsilon")
     from tacit.experiment.accumulation_figure import draw
 
     draw(points, picture)

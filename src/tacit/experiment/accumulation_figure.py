@@ -16,15 +16,9 @@ CERTIFIED = ("#1b7f5c", "#2f5d9b", "#7a4e9c", "#b5452c")
 
 def draw(points: "Sequence[Point]", file: Path) -> None:
     """Draw the points to a PNG file."""
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import NullFormatter, StrMethodFormatter
-    except ImportError:
-        raise ConfigError(
-            f"{file.name} was not drawn because matplotlib is missing; the numbers are written, "
-            f"and {install('plots')} brings it"
-        ) from None
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    figure = blank(file, (11, 4.6))
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
     left, right = figure.subplots(1, 2)
     _lines(left, [point for point in points if point.scope == "all tasks"])
     _lines(right, [point for point in points if point.scope != "all tasks"])
@@ -42,11 +36,28 @@ def draw(points: "Sequence[Point]", file: Path) -> None:
         low, high = axes.get_ylim()
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.set_ylim(low, high * (high / low) ** 0.45)  # room for the legend above the curves
-        axes.grid(True, which="major", color="#e6e6e6", linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+        dressed(axes)
         axes.legend(loc="upper left", fontsize=8.5, edgecolor="none", framealpha=1.0)
     figure.savefig(file, dpi=160)
+
+
+def blank(file: Path, size: tuple[float, float]) -> Any:
+    """An empty figure, where matplotlib is installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigError(
+            f"{file.name} was not drawn because matplotlib is missing; the numbers are written, "
+            f"and {install('plots')} brings it"
+        ) from None
+    return Figure(figsize=size, layout="constrained")
+
+
+def dressed(axes: Any) -> None:
+    """A pale grid behind the curves, and no frame."""
+    axes.grid(True, which="major", color="#e6e6e6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _lines(axes: Any, points: "Sequence[Point]") -> None:

@@ -1,37 +1,43 @@
 """The releases of a run under attack: accuracy on the public test sets after each task, as they are and changed.
 
 Guarantee: nothing is charged. An attack reads labelled records and tells how the model errs on them, so it is run on
-public test sets only; a stream without one is refused. Settings and plans are those of the run.
+public test sets only; a stream without one is refused. Settings and plans are those of the run. Of a stream without
+end, whose old releases are gone, the last one is attacked, on the test sets of the last tasks.
 """
 
-import csv
+import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from tacit import metrics
-from tacit.data.stream import Stream
+from tacit.data.stream import Stream, TaskInfo
 from tacit.errors import ConfigError
+from tacit.experiment.attack_found import CERTIFIED, CLEAN, Found, Measured
 from tacit.experiment.config import Config
+from tacit.experiment.endless_config import Endless
+from tacit.experiment.endless_folder import EndlessFolder, is_endless
 from tacit.experiment.evaluation import PublicTests
 from tacit.experiment.events import Stop
-from tacit.experiment.folder import RunFolder, SeedFolder
+from tacit.experiment.folder import RunFolder, SeedFolder, write_json
 from tacit.experiment.labels import declare
 from tacit.experiment.loading import for_seed
 from tacit.experiment.runner import features_at, nobody
 from tacit.experiment.seed import planned
 from tacit.experiment.streams import open_stream
+from tacit.learners import opened as from_release
 from tacit.learners.learner import Learner
 from tacit.learners.release import Release
+from tacit.models.noisy import Noisy
 from tacit.privacy.still import is_random
-from tacit.robustness.attacks import Attack, attack
+from tacit.robustness.attacks import Attack, attack, flat
 from tacit.robustness.certified import certify, why_not
 
-CLEAN, CERTIFIED = "clean", "certified"
+KEPT = "attacks.json"
+"""In the folder of a seed: what was done to its releases, and what was found."""
 NOISY_DRAWS = 8
 """Evaluations that a gradient is the mean of, where answers are drawn at random and nothing is said."""
 
@@ -52,86 +58,58 @@ class Asked:
     """Draws of a certificate. 0: none."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """One accuracy."""
-
-    seed: int
-    after_task: int
-    on_task: int
-    attack: str
-    """clean, certified, or the kind of attack."""
-    accuracy: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """All that was measured, and how."""
-
-    measured: tuple[Measured, ...]
-    tasks: tuple[str, ...]
-    seeds: tuple[int, ...]
-    columns: tuple[str, ...]
-    attacks: tuple[Attack, ...]
-    """As they were run."""
-    no_certificate: str | None
-    """Why nothing is certified."""
-
-    def matrix(self, seed: int, column: str) -> np.ndarray:
-        """Accuracy after each task on each task, NaN where it was not measured."""
-        found = np.full((len(self.tasks), len(self.tasks)), np.nan)
-        for one in self.measured:
-            if one.seed == seed and one.attack == column:
-                found[one.after_task, one.on_task] = one.accuracy
-        return found
-
-    def average(self, column: str, after: int) -> metrics.Summary:
-        """Mean over the tasks learnt by then, over seeds."""
-        return metrics.summarise([float(self.matrix(seed, column)[after, : after + 1].mean()) for seed in self.seeds])
-
-    def forgetting(self, column: str) -> metrics.Summary:
-        return metrics.summarise([metrics.forgetting(self.matrix(seed, column)) for seed in self.seeds])
-
-    def write(self, path: Path) -> None:
-        """A line for every accuracy, tasks counted from 1."""
-        norm, radius = (self.attacks[0].norm, self.attacks[0].radius) if self.attacks else ("", "")
-        try:
-            with path.open("w", newline="", encoding="utf-8") as file:
-                lines = csv.writer(file, lineterminator="\n")
-                lines.writerow(("seed", "after_task", "on_task", "attack", "norm", "radius", "accuracy"))
-                for one in self.measured:
-                    how = ("", "") if one.attack == CLEAN else (norm, radius)
-                    places = (one.seed, one.after_task + 1, one.on_task + 1, one.attack)
-                    lines.writerow((*places, *how, one.accuracy))
-        except OSError as error:
-            raise ConfigError(f"cannot write {path}: {error.strerror}") from None
-
-
-def attack_run(folder: Path, asked: Asked, tell: Callable[[str], None] = lambda said: None) -> Found:
-    """Attack every release of a run, of all its seeds."""
-    place = RunFolder(path=folder)
+def attack_run(
+    folder: Path, asked: Asked, tell: Callable[[str], None] = lambda said: None, *, keep: bool = False
+) -> Found:
+    """Attack every release of a run, of all its seeds. `keep`: what is found of a seed stays in its folder, and is not
+    looked for again."""
+    place = EndlessFolder(path=folder) if is_endless(folder) else RunFolder(path=folder)
     if not place.has_run:
         raise ConfigError(f"{folder} holds no run; give the folder that `tacit run` made")
     config = place.config()
-    found = [_attack_seed(for_seed(config, seed), place.seed(seed), asked, tell) for seed in config.seeds]
-    least = min(len(one.tasks) for one in found)  # seeds of a run that goes on may be at different tasks
-    measured = (line for one in found for line in one.measured if line.after_task < least)
-    return replace(found[0], measured=tuple(measured), seeds=config.seeds, tasks=found[0].tasks[:least])
+    return Found.together([_attack_seed(for_seed(config, s), place.seed(s), asked, tell, keep) for s in config.seeds])
 
 
-def _attack_seed(config: Config, folder: SeedFolder, asked: Asked, tell: Callable[[str], None]) -> Found:
-    seed, measured = _Seed(config, folder, asked), list[Measured]()
-    for number in range(seed.learnt):
-        tell(f"seed {folder.seed}: release {number + 1} of {seed.learnt}")
+def kept(folder: Path, asked: Asked) -> Found | None:
+    """What was kept of a run by these attacks; None where a seed is missing."""
+    place = RunFolder(path=folder)
+    found = [_kept(place.seed(seed), asked) for seed in place.config().seeds] if place.has_run else [None]
+    whole = [one for one in found if one is not None]
+    return Found.together(whole) if len(whole) == len(found) else None
+
+
+def _kept(folder: SeedFolder, asked: Asked) -> Found | None:
+    path = folder.path / KEPT
+    told = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return Found.of(told["found"]) if told.get("asked") == _plain(asked) else None
+
+
+def _plain(asked: Asked) -> Any:
+    """As JSON reads it back."""
+    return json.loads(json.dumps(asdict(asked)))
+
+
+def _attack_seed(config: Config, folder: SeedFolder, asked: Asked, tell: Callable[[str], None], keep: bool) -> Found:
+    if keep and (before := _kept(folder, asked)) is not None:
+        return before
+    seed, measured = (_Last if isinstance(config, Endless) else _Seed)(config, folder, asked), list[Measured]()
+    for number in seed.released:
+        tell(f"seed {folder.seed}: release {number + 1} of {seed.tasks.stop}")
         measured += seed.after(number)
-    return Found(
+    found = Found(
         measured=tuple(measured),
-        tasks=tuple(task.name for task in seed.tests.info.tasks[: seed.learnt]),
+        tasks=tuple(seed.info(number).name for number in seed.tasks),
+        first=seed.tasks.start,
         seeds=(folder.seed,),
         columns=(CLEAN, *(one.kind for one in seed.attacks), *([CERTIFIED] if seed.certifies else [])),
         attacks=seed.attacks,
+        answer_draws=max((one.draws for one in seed.learner.model_.modules() if isinstance(one, Noisy)), default=1),
+        flat=seed.flat(),
         no_certificate=seed.reason,
     )
+    if keep:
+        write_json(folder.path / KEPT, {"asked": _plain(asked), "found": found.plain()})
+    return found
 
 
 class _Seed:
@@ -140,21 +118,64 @@ class _Seed:
     def __init__(self, config: Config, folder: SeedFolder, asked: Asked) -> None:
         self.folder, self.asked = folder, asked
         stream = opened(config, folder)
-        self.learnt = releases(folder, stream)
-        self.learner: Learner = planned(config, folder, stream)
+        self.tasks = self._tasks(config, stream)
+        self.learner = self._learner(config, stream)
         declared = declare(stream, config.data, folder.seed)
         self.tests = PublicTests(declared, config.budget.make(stream.info.unit))
-        self.rows = [self._rows(number) for number in range(self.learnt)]
+        self.rows = {number: self._rows(number) for number in self.tasks}
         noisy = is_random(self.learner.model_)
         draws = asked.draws or (NOISY_DRAWS if noisy else 1)
-        span = asked.range or _span([x for x, _ in self.rows])
+        span = asked.range or _span([x for x, _ in self.rows.values()])
         self.attacks = tuple(replace(one, draws=draws, range=span) for one in asked.attacks)
-        self.reason = why_not(self.learner) if asked.certificates else "certificates were not asked for"
+        self.reason = self._why_not() if asked.certificates else "certificates were not asked for"
         self.certifies = self.reason is None and bool(self.attacks)
+
+    def _tasks(self, config: Config, stream: Stream) -> range:
+        """Those whose test sets are read."""
+        return range(releases(self.folder, stream))
+
+    def _learner(self, config: Config, stream: Stream) -> Learner:
+        return planned(config, self.folder, stream)
+
+    @property
+    def released(self) -> range:
+        """The tasks whose releases are attacked."""
+        return self.tasks
+
+    def info(self, number: int) -> TaskInfo:
+        found = self.tests.info.task(number)
+        assert found is not None  # it was learnt
+        return found
+
+    def _why_not(self) -> str | None:
+        """Why there is no certificate after the last task, when most has been learnt."""
+        self._take(self.tasks[-1])
+        reasons = (why_not(self.learner, self.tests.asked(task)) for task in self.tasks)
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def flat(self) -> float:
+        """The share of all rows that the last release answers rightly and that have no gradient to follow."""
+        right = [self._flat(task) for task in self.tasks]
+        return float(torch.cat(right).double().mean())
+
+    def _flat(self, task: int) -> Tensor:
+        x, y = self.rows[task]
+        told, draws = self.tests.asked(task), self.attacks[0].draws if self.attacks else 1
+        with self.learner.public_dice(1):
+            right = self.learner.scores(x, told).argmax(1).cpu() == y
+        return right & flat(self.learner, x, y, told, draws=draws)
 
     def after(self, number: int) -> Iterator[Measured]:
         """What the release after a task makes of the tasks so far."""
-        info = self.tests.info.tasks[number]
+        self._take(number)
+        for task in range(self.tasks.start, number + 1):
+            for name, accuracy in self._on(task):
+                places = {"seed": self.folder.seed, "after_task": number, "on_task": task}
+                yield Measured(**places, attack=name, accuracy=accuracy)
+
+    def _take(self, number: int) -> None:
+        """Answer by the release after a task."""
+        info = self.info(number)
         release = Release.load(self.folder.release(number, info.name))
         planned_for = self.learner.stream_
         if replace(release.info, features=release.info.features or planned_for.features) != planned_for:
@@ -163,10 +184,6 @@ class _Seed:
                 "them back"
             )
         self.learner.restore(release.tensors, release.tasks)
-        for task in range(number + 1):
-            for name, accuracy in self._on(task):
-                places = {"seed": self.folder.seed, "after_task": number, "on_task": task}
-                yield Measured(**places, attack=name, accuracy=accuracy)
 
     def _on(self, task: int) -> Iterator[tuple[str, float]]:
         x, y = self.rows[task]
@@ -193,10 +210,32 @@ class _Seed:
         return x[some], y[some]
 
 
+class _Last(_Seed):
+    """A stream without end: its last release, on the test sets of the last tasks."""
+
+    def _tasks(self, config: Config, stream: Stream) -> range:
+        place = EndlessFolder(path=self.folder.path)
+        if not place.learnt:
+            raise _no_release(self.folder)
+        assert isinstance(config, Endless)
+        return range(max(0, place.learnt - config.window), place.learnt)
+
+    def _learner(self, config: Config, stream: Stream) -> Learner:
+        return from_release(EndlessFolder(path=self.folder.path).last, device=config.device)
+
+    @property
+    def released(self) -> range:
+        return self.tasks[-1:]
+
+    def _take(self, number: int) -> None:
+        """The learner is that of the last release."""
+        return
+
+
 def opened(config: Config, folder: SeedFolder) -> Stream:
     """The stream of a seed, if it can be attacked."""
     stream = open_stream(config.data, folder.seed, features_at(config, folder, nobody, Stop()))
-    if any(task.test is None for task in stream):
+    if any(task.test is None for task in ([stream.task(0)] if stream.info.endless else stream)):
         raise ConfigError(
             f"the stream {stream.info.name!r} has no public test set, and an attack reads labelled records and tells "
             "what the model makes of them, which nobody is charged for; declare a public test file"
@@ -210,8 +249,12 @@ def releases(folder: SeedFolder, stream: Stream) -> int:
     while count < len(stream) and (folder.release(count, stream.info.tasks[count].name) / "release.json").exists():
         count += 1
     if not count:
-        raise ConfigError(f"{folder.path} has no release yet; go on with the run by --resume, then attack it")
+        raise _no_release(folder)
     return count
+
+
+def _no_release(folder: SeedFolder) -> ConfigError:
+    return ConfigError(f"{folder.path} has no release yet; go on with the run by --resume, then attack it")
 
 
 def _span(sets: Sequence[Tensor]) -> tuple[float, float] | None:

@@ -159,6 +159,30 @@ def with_learner(plan: Plain, name: str) -> Plain:
     }
 
 
+def of_some_cells(base: Plain, cells: Sequence[Plain], sets: Sequence[tuple[str, Any]]) -> tuple[Plain, list[str]]:
+    """Settings of a learner that the base's has not and some cells' have: they are set in those cells; and whose."""
+    said = _spelled_out(base).get("learner") or {}
+    if not isinstance(said, dict):
+        return {}, []  # no learner at all, which is said where the base is checked
+    own = _known(LearnerSection, said)
+    asked = {key: value for key, value in sets if key.startswith("learner.") and key.split(".")[1] not in own}
+    methods = sorted({name for cell in cells if (name := named_learner(list(cell.items()))) is not None})
+    takers = {
+        key: [name for name in methods if key.split(".")[1] in _known(LearnerSection, {"method": name})]
+        for key in asked
+    }
+    told = [f"{key} is set for {', '.join(names)}" for key, names in takers.items() if names]
+    return {key: asked[key] for key, names in takers.items() if names}, told
+
+
+def with_settings_of_its_own(cell: Plain, settings: Plain) -> Plain:
+    """The cell with those of the settings that its learner has."""
+    if not settings or (name := named_learner(list(cell.items()))) is None:
+        return cell
+    known = _known(LearnerSection, {"method": name})
+    return {**cell, **{key: value for key, value in settings.items() if key.split(".")[1] in known}}
+
+
 def placed(key: str, value: Any, beside: Path = Path()) -> Any:
     """A file or directory that lies beside, by its whole path, so that it holds in any folder; a name stays one."""
     if key not in _PLACES or not isinstance(value, str):

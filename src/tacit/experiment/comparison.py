@@ -3,14 +3,14 @@
 A paper's own numbers stand in columns (or rows) of their own, under its name."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tacit.experiment import summary
+from tacit.experiment import consumption, handover, summary
 from tacit.experiment.reference import Reference, printed
 from tacit.experiment.significance import CAVEAT
 from tacit.experiment.summary import Summary
@@ -27,25 +27,48 @@ def show(cells: Sequence[Cell], console: Console, reference: Reference | None = 
     done = [summary.read(cell.config, cell.folder) if cell.status == DONE else None for cell in cells]
     known = [one for one in done if one is not None]
     console.print()
+    columns = None
     if len(known) == len(cells) <= FEW and len({one.tasks for one in known}) == 1:
-        console.print(_beside(names, known, cells, reference))
-    else:
-        console.print(_lines(names, cells, done, reference))
+        columns = _beside(names, known, cells, reference)
+    console.print(columns if columns and _fits(columns, console) else _lines(names, cells, done, reference))
+    found = [None if one is None else one.metrics for one in done]
+    for more in (handover.table(names, found), consumption.table(names, found)):
+        if more is not None:
+            console.print()
+            console.print(more)
     for one in known:
         if one.metrics["epsilon_certified"] is None:
             reason = one.metrics["epsilon_certified_reason"]
             console.print(Text(f"{one.metrics['method']}: no finite epsilon is certified: {reason}", style="bold red"))
     if known:
-        protocols = {one.metrics["task_id"] for one in known}
-        console.print(
-            f"task at test: {', '.join(sorted(protocols))}; ± is the standard deviation over seeds", style="dim"
-        )
+        given = {one.metrics["task_id"] for one in known}
+        console.print(protocol(given, [len(cell.config.seeds) for cell in cells]), style="dim")
     for caveat in dict.fromkeys(caveat for one in known for caveat in one.metrics.get("caveats", ())):
         console.print(caveat, style="dim")
     if any(cell.compared for cell in cells):
         console.print(CAVEAT, style="dim")
     if reference is not None:
+        for trend in reference.trends:
+            console.print(f"{reference.title}: {trend}", style="dim")
         console.print(_source(reference, cells, done), style="dim")
+
+
+def _fits(table: Table, console: Console) -> bool:
+    """Whether no word of it is cut."""
+    anything = console.options.update(max_width=10**4)
+    return console.measure(table, options=anything).minimum <= console.width
+
+
+def _whole_words(table: Table, *names: str) -> None:
+    """Keep columns as wide as the longest word of their heads; the first, of these names."""
+    for column, texts in zip(table.columns, [names, *([str(one.header)] for one in table.columns[1:])], strict=True):
+        column.min_width = max((len(word) for text in texts for word in text.split()), default=None)
+
+
+def protocol(given: Iterable[str], seeds: Iterable[int]) -> str:
+    """How accuracy was asked for, and what a spread is where one is shown."""
+    spread = "± is the standard deviation over seeds" if max(seeds) > 1 else "one seed"
+    return f"task at test: {', '.join(sorted(given))}; {spread}"
 
 
 def labels(changes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -86,6 +109,7 @@ def _beside(
     names: Sequence[str], found: Sequence[Summary], cells: Sequence[Cell], reference: Reference | None
 ) -> Table:
     table = Table("", *names, box=None, padding=(0, 2, 0, 0))
+    _whole_words(table)
     for place, task in enumerate(found[0].tasks):
         table.add_row(task, *(_at(one, place) for one in found))
     for title, key in (("average accuracy", "average_accuracy"), ("forgetting", "forgetting")):
@@ -116,6 +140,7 @@ def _lines(
         box=None,
         padding=(0, 2, 0, 0),
     )
+    _whole_words(table, *names)
     for name, cell, one, p in zip(names, cells, found, _p(cells), strict=True):
         if one is None:
             table.add_row(name, Text(cell.status, style="yellow"))

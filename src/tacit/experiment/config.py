@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from tacit.errors import ConfigError
 from tacit.experiment import settings
+from tacit.experiment.attack_section import AttackSection
 from tacit.experiment.settings import unknown
 from tacit.experiment.tuned import TunedSection
 from tacit.experiment.validation import validated
@@ -98,6 +99,8 @@ class LearnerSection(Open):
     @classmethod
     def _by_name(cls, given: Any) -> Any:
         """`learner: NAME` is `learner: {method: NAME}`."""
+        if not isinstance(given, str | Mapping | LearnerSection):
+            raise ConfigError(f"learner must be the name of a method, such as DPCL, or its settings, got {given!r}")
         return {"method": given} if isinstance(given, str) else given
 
     @field_validator("method")
@@ -180,7 +183,7 @@ def _seeds(value: Any) -> Any:
 class Config(Section):
     """One run."""
 
-    kind: Literal["run"] = "run"
+    kind: Literal["run", "endless"] = "run"
     name: str = Field(min_length=1)
     description: str = ""
     data: DataSection
@@ -249,15 +252,16 @@ class Config(Section):
 class Accumulation(Open):
     """Claimed and certified curves over tasks: no data, no learner."""
 
-    section = "accumulation"
-    kind: Literal["accumulation"]
+    section = "curves"
+    kind: Literal["accumulation", "accounting"]
     name: str
     description: str = ""
 
     def target(self) -> tuple[str, Callable[..., Any], set[str]]:
-        from tacit.experiment import accumulation
+        from tacit.experiment import accounting, accumulation
 
-        return "the accumulation of losses", accumulation.run, {"folder", "tell"}
+        make: Callable[..., Any] = accounting.run if self.kind == "accounting" else accumulation.run
+        return f"the {self.kind} of losses", make, {"folder", "tell"}
 
 
 class Sweep(Section):
@@ -276,3 +280,5 @@ class Sweep(Section):
     """Or the changes of each cell, key → value; with a grid, each of them at every point of it."""
     baseline: dict[str, Any] | None = None
     """The values of the cell that the others of its method are compared with, by p values; None: no comparison."""
+    attacks: AttackSection | None = None
+    """What every cell's releases are put through, on public test sets; None: nothing."""

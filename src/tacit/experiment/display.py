@@ -27,9 +27,11 @@ def display(console: Console, *, quiet: bool) -> Iterator[Tell]:
 
 
 class Live:
-    """One bar for each seed: task, step, steps a second, time left, ε committed; and one for features being made."""
+    """One bar for each seed: task, step, steps a second, time left, ε committed; and one for features being made.
 
-    _fields = ("task", "step", "speed", "left", "epsilon")
+    The bar of a stream without end is that of its task, with what was found after the one before."""
+
+    _fields = ("task", "step", "speed", "left", "epsilon", "found")
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
@@ -56,20 +58,22 @@ class Live:
             self._features(said)
             return
         bar, pace = self._bar(said.seed, f"seed {said.seed}")
+        if not said.tasks and said.kind == "task":
+            self._progress.update(bar, found=found_last(said))
         if said.kind == "done":
             self._progress.update(bar, total=1, completed=1, task="done", step="", speed="", left="")
         if said.kind != "step" or not said.of:
             return
         done, total = said.task * said.of + said.step, said.tasks * said.of
-        speed = pace.at(done)
+        speed, endless = pace.at(done), not said.tasks
         self._progress.update(
             bar,
-            total=total,
-            completed=done,
-            task=f"task {said.task + 1}/{said.tasks}",
+            total=said.of if endless else total,
+            completed=said.step if endless else done,
+            task=task_of(said),
             step=f"step {said.step}/{said.of}",
             speed=f"{speed:.0f} steps/s" if speed else "",
-            left=f"{_time((total - done) / speed)} left" if speed else "",
+            left=f"{_time((total - done) / speed)} left" if speed and not endless else "",
             epsilon=f"[bold red]{NOT_PRIVATE}[/]" if said.epsilon == math.inf else epsilon_committed(said.epsilon),
         )
 
@@ -113,6 +117,18 @@ def epsilon_committed(epsilon: float | None) -> str:
     return NOT_PRIVATE if math.isinf(epsilon) else f"ε committed {epsilon:.3g}"
 
 
+def task_of(said: Said) -> str:
+    return f"task {said.task + 1}/{said.tasks}" if said.tasks else f"task {said.task + 1}"
+
+
+def found_last(said: Said) -> str:
+    """What was found after a task of a stream without end."""
+    accuracy = [] if said.accuracy is None else [f"accuracy on the last tasks {said.accuracy:.1%}"]
+    reads = [] if said.read is None else [f"{said.read:,.0f} reads"]
+    remembered = [] if said.remembered is None else [f"{said.remembered:,.0f} records remembered"]
+    return ", ".join(accuracy + reads + remembered)
+
+
 def _line(console: Console, said: Said) -> None:
     if said.kind == "notice":
         console.print(said.name)
@@ -120,10 +136,12 @@ def _line(console: Console, said: Said) -> None:
         console.print(f"making features of {said.name}, {said.of} records")
     elif said.kind == "begin":
         after = f", going on after task {said.task}" if said.task else ""
-        console.print(f"seed {said.seed}: {said.tasks} tasks{after}")
+        what = f"{said.tasks} tasks" if said.tasks else "learning from a stream without end"
+        console.print(f"seed {said.seed}: {what}{after}")
     elif said.kind == "task":
         accuracy = "" if said.accuracy is None else f", accuracy on tasks so far {said.accuracy:.1%}"
-        line = Text(f"seed {said.seed}: task {said.task + 1}/{said.tasks} {said.name} released{accuracy}")
+        named = f"{task_of(said)} {said.name} released{accuracy}"
+        line = Text(f"seed {said.seed}: {named if said.tasks else f'{said.name} released, {found_last(said)}'}")
         if epsilon := epsilon_committed(said.epsilon):
             line.append(", ").append(epsilon, style="bold red" if epsilon == NOT_PRIVATE else "")
         console.print(line)

@@ -8,7 +8,6 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
@@ -18,6 +17,7 @@ from tacit.data.sources import as_read, tensor
 from tacit.data.stream import Stream, StreamInfo, TaskInfo
 from tacit.errors import ConfigError
 from tacit.experiment.config import EvaluationSection
+from tacit.learners.asking import answer, share_right
 from tacit.learners.learner import Learner
 from tacit.privacy.budget import Budget
 from tacit.privacy.declared import Block
@@ -29,8 +29,6 @@ from tacit.privacy.vault import Vault
 Accuracies = list[float | None]
 """One for every task of the stream; None where it is not measured."""
 
-ROWS = 4096
-"""So many test rows go through a model at a time."""
 KEPT_BYTES = 2**29
 """Test sets are kept in memory up to this size."""
 
@@ -74,9 +72,20 @@ class Examiner(ABC):
     def after(self, learner: Learner, number: int) -> Accuracies:
         """Accuracy on the tasks after task `number`."""
 
+    def show(self, learner: Learner, number: int) -> None:
+        """Give a learner that wants it the public part of a task which it may look at while it learns."""
+        raise ConfigError(
+            f"{type(learner).__name__} looks at public records while it learns, and here are none; give a public test "
+            "set for every task, or learner.watch_on = 'charged'"
+        )
+
     def check(self, learner: Learner) -> None:
         """Refuse a learner, once it is started, that cannot be asked this way."""
-        return
+        if self.charges() and learner.like(learner.stream_.tasks[0]) is not None:
+            raise ConfigError(
+                f"the records of {type(learner).__name__} are behind a filter, which takes no list of queries; give a "
+                "public test set, or evaluation.test = 'none'"
+            )
 
 
 class NoTests(Examiner):
@@ -105,17 +114,23 @@ class PublicTests(Examiner):
         x, y = self.examples(learner, number)
         if not len(y):
             return None
-        with learner.public_dice(len(learner.tasks_), number):  # a run that goes on finds the same
+        with learner.public_dice(learner.learnt, number):  # a run that goes on finds the same
             return self.accuracy(learner, x, y, number)
 
     def accuracy(self, learner: Learner, x: Tensor, y: Tensor, number: int) -> float:
         """The share of rows of a task that are answered rightly."""
-        asked, slices = self.asked(number), _slices(len(y), ROWS)
-        return sum(int((learner.scores(x[rows], asked).argmax(1).cpu() == y[rows]).sum()) for rows in slices) / len(y)
+        return share_right(learner, x, y, self.asked(number))
+
+    def show(self, learner: Learner, number: int) -> None:
+        """Every second row of the task's test set; it is then measured on the others."""
+        load = self._stream.task(number).test
+        assert load is not None
+        x, y = load()
+        learner.show(x[::2], y[::2])
 
     def asked(self, number: int) -> TaskInfo | None:
         """What a learner is told of the task of its test rows."""
-        return self.info.tasks[number] if self.info.task_id == "given" else None
+        return self.info.task(number) if self.info.task_id == "given" else None
 
     def untrained(self, learner: Learner) -> Accuracies:
         return [self.now(learner, number) for number in range(len(self._stream))]
@@ -128,9 +143,11 @@ class PublicTests(Examiner):
         """A task's test rows, and the places of their labels among the learner's outputs."""
         if number in self._kept:
             return self._kept[number]
-        load = self._stream[number].test
+        load = self._stream.task(number).test
         assert load is not None
         x, y = load()
+        if learner.wants_shown:  # the other half: what steers a learner does not measure it
+            x, y = x[1::2], y[1::2]
         made = as_read(tensor(x)).float(), learner.positions(np.asarray(y))
         if sum(_bytes(one) for one, _ in self._kept.values()) + _bytes(made[0]) <= KEPT_BYTES:
             self._kept[number] = made
@@ -192,6 +209,7 @@ class ChargedQueries(Examiner):
             self.blocks[number] = self.vault.with_labels(test, self.stream.labels)
 
     def check(self, learner: Learner) -> None:
+        super().check(learner)
         if is_random(learner.model_):
             raise ConfigError(
                 "a network with a noise layer answers otherwise every time, and a charged query has to be the same "
@@ -228,16 +246,6 @@ def mean_of_learnt(accuracies: Accuracies, number: int) -> float | None:
     """The mean over the tasks learnt so far, where all of them are known."""
     known = [one for one in accuracies[: number + 1] if one is not None]
     return math.fsum(known) / len(known) if len(known) == number + 1 else None
-
-
-def answer(scores: Any, asked: TaskInfo | None, _version: str, rows: Tensor) -> Tensor:
-    """Places of labels. The version names the model in the pin of the query: another model is another query."""
-    found: Tensor = scores(rows, asked).argmax(1).cpu()
-    return found
-
-
-def _slices(length: int, most: int) -> list[slice]:
-    return [slice(first, first + most) for first in range(0, length, most)]
 
 
 def _bytes(x: Tensor) -> int:

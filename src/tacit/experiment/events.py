@@ -24,6 +24,7 @@ class Said:
     seed starts or goes on. step: it is before this step. task: a task is released. done: all of them are."""
     seed: int = 0
     tasks: int = 0
+    """How many there are; 0: the stream has no end."""
     task: int = 0
     """Place in the stream, from 0."""
     name: str = ""
@@ -33,7 +34,11 @@ class Said:
     epsilon: float | None = None
     """What one unit may have lost by now, as the ledger has it; infinite without privacy, None when it is not known."""
     accuracy: float | None = None
-    """Mean over the tasks learnt so far."""
+    """Mean over the tasks learnt so far; on a stream without end, over the last of them."""
+    read: float | None = None
+    """How often a record was read in the task, all records together, as expected by its public plan."""
+    remembered: float | None = None
+    """Records that are kept for later tasks, as expected by the public plan."""
 
 
 Tell = Callable[[Said], None]

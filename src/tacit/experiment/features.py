@@ -192,9 +192,10 @@ def _public(data: DataSet, features: str, place: Place) -> tuple[Backbone, Featu
             cache.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_json(about, {"set": data.name, "backbone": features, "key": net.key, "width": net.width})
         except OSError as error:
-            raise ConfigError(
-                f"cannot keep features in {cache.folder}: {error.strerror}; say by XDG_CACHE_HOME where caches go"
-            ) from None
+            if not about.exists():  # otherwise another process wrote the same at the same time
+                raise ConfigError(
+                    f"cannot keep features in {cache.folder}: {error.strerror}; say by XDG_CACHE_HOME where caches go"
+                ) from None
     return net, cache
 
 

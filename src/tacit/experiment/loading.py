@@ -12,6 +12,7 @@ from typing import Any
 from tacit.errors import ConfigError
 from tacit.experiment.changes import Plain, override, parsed, placed, read
 from tacit.experiment.config import Accumulation, Config, Sweep
+from tacit.experiment.endless_config import Endless
 from tacit.experiment.own import for_declaration
 from tacit.experiment.validation import validated
 from tacit.words import nearest
@@ -57,6 +58,8 @@ def checked(values: Mapping[str, Any]) -> Config | Accumulation | Sweep:
     kinds: dict[str, type[Config | Accumulation | Sweep]] = {
         "run": Config,
         "accumulation": Accumulation,
+        "endless": Endless,
+        "accounting": Accumulation,
         "sweep": Sweep,
     }
     kind = values.get("kind", "run")

@@ -21,7 +21,7 @@ from torch import Tensor
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import ConfigError, LearnerError
 from tacit.experiment.config import Config
-from tacit.experiment.evaluation import PublicTests, answer
+from tacit.experiment.evaluation import PublicTests
 from tacit.experiment.events import Said, Stop, Tell
 from tacit.experiment.folder import RunFolder, refuse_full
 from tacit.experiment.runner import Streams, available_cores, check_ledger, features_at, point_to, refuse_spent
@@ -30,6 +30,7 @@ from tacit.experiment.seed import SeedRun, new_learner, open_ledger
 from tacit.experiment.space import Settings, Space
 from tacit.experiment.streams import open_stream
 from tacit.experiment.unseen import Unseen
+from tacit.learners.asking import answer
 from tacit.learners.learner import Learner, admit
 from tacit.privacy import calibrate
 from tacit.privacy.budget import Budget, Unit

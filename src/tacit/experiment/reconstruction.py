@@ -30,6 +30,7 @@ from tacit.privacy.vault import Vault
 
 BATCHES: Mapping[str, int] = {"mnist": 2500, "digits": 500}
 """λ, the records of a task: the papers' for MNIST; all there are for scikit-learn's digits."""
+MOST_EPSILON = 10.0
 TASKS = 3
 LR = 0.1
 DELTA = 1e-5
@@ -93,6 +94,11 @@ def audit(*, data: str = "digits", epsilon: float = 0.5, victim: int = 0) -> Rep
     """Train, attack, compare. `victim`: which record of the first task; its neighbours are all known."""
     if data not in BATCHES:
         raise PlanError(f"the attack runs on {' or '.join(BATCHES)}, got {data!r}")
+    if epsilon > MOST_EPSILON:
+        raise PlanError(
+            f"epsilon must be at most {MOST_EPSILON:g}, the largest that the papers claim, got {epsilon:g}: the attack "
+            "reads hidden units that the noise has saturated, and less noise leaves some that are not"
+        )
     size = BATCHES[data]
     if not 0 <= victim < size:
         raise PlanError(f"victim must be one of the first task's {size} records, 0 to {size - 1}, got {victim}")

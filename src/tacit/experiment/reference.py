@@ -53,6 +53,8 @@ class Reference:
     """None: the paper does not say."""
     tasks: int
     rows: tuple[Printed, ...]
+    trends: tuple[str, ...] = ()
+    """What the paper says of its figures in words, where it prints no number of a run."""
 
     @property
     def title(self) -> str:
@@ -110,6 +112,7 @@ def reference(name: str) -> Reference:
         about=table["about"],
         tasks=table["tasks"],
         rows=tuple(_row(row) for row in table["rows"]),
+        trends=tuple(table.get("trends", ())),
     )
 
 

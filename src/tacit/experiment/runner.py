@@ -56,6 +56,8 @@ def run(
     after another in this process.
     """
     config = config if isinstance(config, Config) else loaded(config)
+    if config.kind != "run":
+        raise ConfigError(f"{config.name} is of the kind {config.kind!r}: it has no end; use run_endless, or tacit run")
     for seed in config.seeds:
         for_seed(config, seed)  # a wrong setting of one seed is said before the first begins
     place, stop, said = RunFolder(path=Path(folder)), stop or Stop(), tell or nobody
@@ -78,7 +80,7 @@ def run(
             return summary.read(config, place)
         if info is not None and book is not None:
             point_to(book, place)
-            said(Said(kind="notice", name=_charged_to(config, info, book)))
+            said(Said(kind="notice", name=charged_to(config, info, book)))
         for sentence in () if stream is not None else notice(config.data.source, config.data.features):
             said(Said(kind="notice", name=sentence))
         with ctrl_c(stop):
@@ -147,7 +149,7 @@ def one_seed(
         if stream is None
         else stream(seed)
     )
-    with _threads(config.threads or 1):
+    with threads(config.threads or 1):
         run_seed(config, place.seed(seed), opened, ledger=ledger, tell=tell, stop=stop, goal=goal)
 
 
@@ -251,7 +253,7 @@ def _check_begun(ledger: Path, begun: Mapping[str, Any], place: RunFolder) -> No
         )
 
 
-def _charged_to(config: Config, info: StreamInfo, ledger: Path) -> str:
+def charged_to(config: Config, info: StreamInfo, ledger: Path) -> str:
     return (
         f"this run is charged to {ledger} as stream {info.name!r}, {config.budget.make(info.unit)}; keep that file, "
         "its .keys and its .anchor. What is charged stays charged: --resume charges nothing twice, a new run on the "
@@ -274,7 +276,8 @@ def _kept(ledger: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _threads(number: int) -> Iterator[None]:
+def threads(number: int) -> Iterator[None]:
+    """Within it, torch uses so many."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

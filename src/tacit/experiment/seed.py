@@ -15,10 +15,12 @@ from tacit.data.stream import Stream, StreamInfo, TaskInfo
 from tacit.errors import ConfigError, TacitError
 from tacit.experiment.clock import Clock
 from tacit.experiment.config import Config
+from tacit.experiment.consumption import consumed
 from tacit.experiment.evaluation import Examiner, examiner, mean_of_learnt
 from tacit.experiment.events import Said, Stop, Stopped, Tell
 from tacit.experiment.features import task_folder
 from tacit.experiment.folder import SeedFolder, delete
+from tacit.experiment.held import Held
 from tacit.experiment.labels import DeclaredSets, declare, label_sets
 from tacit.experiment.streams import caveats
 from tacit.learners import find
@@ -78,6 +80,16 @@ def needed_ledger(info: StreamInfo, ledger: Path | None) -> Path:
     return ledger
 
 
+def check_facts(last: Release, info: StreamInfo) -> None:
+    """Refuse to go on from a release on a stream that is declared otherwise by now."""
+    if replace(last.info, features=last.info.features or info.features) != info:  # older ones lack the features
+        raise ConfigError(
+            f"the declared facts of {last.info.name!r} (tasks, sizes, labels, bounds, columns, how its files are read) "
+            f"are not those that {last.task.name!r} was learnt with; put them back, since what was planned and charged "
+            "rests on them"
+        )
+
+
 def new_learner(config: Config, budget: Budget, seed: int) -> Learner:
     """The method of a configuration."""
     make: Callable[..., Learner] = find(config.learner.method)
@@ -109,6 +121,7 @@ class SeedRun:
         self.tell, self.stop = tell, stop
         self.stream = declare(stream, config.data, folder.seed)
         self.budget = config.budget.make(stream.info.unit)
+        self.held = Held(stream)
         self._make(self.budget)
         self.clock = Clock()
         self.curve: list[float | None] = []
@@ -135,6 +148,7 @@ class SeedRun:
                 self._make(replace(self.budget, epsilon=share * self.budget.epsilon))
             self.learner.start(self.labels.info)
             self.examiner.check(self.learner)
+            self.held.check(self.learner)
             lists = self.learner.charges() + self.labels.charges() + self.examiner.charges()
             times = self.stream.info.tasks_per_unit
             if times == 1 or not lists or calibrate.fits_mixed(lists, self.budget, times):
@@ -149,6 +163,7 @@ class SeedRun:
             self.plan()
         self.learner.watch = self._watch  # type: ignore[method-assign]
         done = self._restore()
+        self.held.hand_over(self.learner, self.vault, self.budget)
         self._goal = max(done, len(self.stream) if goal is None else goal)
         self._say("begin", task=done)
         settled = {note["task"] for note in self.folder.notes() if note.get("settled")}
@@ -178,6 +193,8 @@ class SeedRun:
                 "accuracy_noise": self.examiner.noise,
                 "task_id": self.stream.info.task_id,
                 "caveats": caveats(self.config.data),
+                "learners": [list(own) for own in self.learner.groups()],
+                "held": self.held.said(self.vault, self.folder.path),
                 "tasks": names[: self._goal],
                 "left": names[self._goal :],
                 "ledger": {"id": self.vault.ledger.id, "head": {"seq": head.seq, "hash": head.hash}},
@@ -192,13 +209,7 @@ class SeedRun:
             done += 1
         if done:
             last = Release.load(self._place(tasks[done - 1]))
-            begun = replace(last.info, features=last.info.features or self.labels.info.features)  # older ones lack it
-            if begun != self.labels.info:
-                raise ConfigError(
-                    f"the declared facts of {last.info.name!r} (tasks, sizes, labels, bounds, columns, how its files "
-                    f"are read) are not those that {last.task.name!r} was learnt with; put them back, since what was "
-                    "planned and charged rests on them"
-                )
+            check_facts(last, self.labels.info)
             self.learner.restore(last.tensors, last.tasks, self.vault, part=self._part())
             self.examiner.reopen(done)
         elif not any("untrained" in note for note in self.folder.notes()):
@@ -217,7 +228,7 @@ class SeedRun:
                 accuracies = known[0] if known else self.examiner.after(self.learner, number)
             # Times follow the number of records: of private data they are not written down.
             times = {"seconds": self.clock.take()} if self.stream.info.public else {}
-            self.folder.note({"task": number, "accuracy": accuracies, **times})
+            self.folder.note({"task": number, "accuracy": accuracies, **consumed(self.learner, info), **times})
         self._settle(info, released=released)
         self.folder.note({"task": number, "settled": True})
         self._say("task", task=number, name=info.name, accuracy=mean_of_learnt(accuracies, number))
@@ -227,6 +238,7 @@ class SeedRun:
         block = self.vault.find(self.stream.info.name, info.name)
         if released:
             self.vault.settle(block)
+            self.held.settle(self.vault)
         self.learner.saved(self.vault.find(self.stream.info.name, info.name, self._part()), self.vault)
         if not self.stream.info.public:
             self.learner.certify(block, self.vault).save(self._place(info) / "certificate.json")
@@ -243,14 +255,17 @@ class SeedRun:
             raise
         except TacitError:
             # What was charged for can be taken up, from the very same features.
-            if info.name not in tasks_read(self.vault.ledger, self.stream.info.name):
+            if not self.vault.ledger.states(self.stream.info.name, info.name):
                 self._forget_features(info)
             raise
 
     def _learn_and_save(self, number: int, info: TaskInfo) -> None:
         task = self.stream[number]
         with self.clock.part("admit"):
-            admitted = admit(self.vault, task.records(), self.stream.info, task.info, self.budget)
+            like = self.learner.like(info)
+            admitted = admit(self.vault, task.records(), self.stream.info, task.info, self.budget, like=like)
+            if self.learner.wants_shown:
+                self.examiner.show(self.learner, number)
             asked, block = self.labels.cut(number, self.examiner.cut(number, admitted))
         self.curve, self._stream_id = [], block.stream_id
         # Noise layers outside the vault (learners that are not private) draw the same when a task is learnt again.
@@ -263,7 +278,7 @@ class SeedRun:
     def _watch(self, step: Step) -> None:
         """Called by the learner before each step; it changes nothing there."""
         self.stop.check()
-        if step.step == len(self.curve) <= self.config.lca:
+        if not step.before and step.step == len(self.curve) <= self.config.lca:
             with self.clock.part("evaluate"):
                 self.curve.append(self.examiner.now(self.learner, step.task.number))
         now = time.monotonic()

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from tacit.errors import ConfigError
-from tacit.words import nearest
+from tacit.words import close, nearest
 
 _WORDS = {
     int: "a whole number",
@@ -73,7 +73,8 @@ def unknown(key: str, value: Any, known: Iterable[str], what: str, *, name: str 
 def wrong(key: str, value: Any, hint: Any) -> str:
     """The sentence for a value of another type."""
     allowed = [str(one) for one in choices(hint)]
-    return f"{key} must be {words(hint)}, got {value!r}" + (f"; {nearest(str(value), allowed)}" if allowed else "")
+    near = close(str(value), allowed)  # all of them are among the words already
+    return f"{key} must be {words(hint)}, got {value!r}" + (f"; {nearest(str(value), near)}" if near else "")
 
 
 def choices(hint: Any) -> list[Any]:
@@ -110,6 +111,8 @@ def words(hint: Any) -> str:
         return f"a list, each {words(parts[0])}" if parts else "a list"
     if origin is dict or (inspect.isclass(origin) and issubclass(origin, Mapping)):
         return "a mapping"
+    if inspect.isclass(hint) and issubclass(hint, BaseModel):  # a section: people know its keys, not its class
+        return f"a section with keys such as {', '.join(list(hint.model_fields)[:3])}"
     return _WORDS.get(hint, getattr(hint, "__name__", str(hint)))
 
 

@@ -1,7 +1,6 @@
 """From a configuration to a stream: a named data set cut by a scenario, or what a declaration describes."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ SCENARIOS = {
     "concatenate": "concatenation",
     "declared": "own",
     "domains": "scenarios",
+    "drifting": "drifting",
     "iblurry": "blurry",
     "mixed": "blurry",
     "permuted": "scenarios",
@@ -38,7 +38,8 @@ def scenario(name: str) -> Callable[..., Stream]:
 
 
 def open_stream(data: DataSection, seed: int, place: "Place | None" = None) -> Stream:
-    """The stream of one seed: it decides permutations and class orders; a declared stream has none.
+    """The stream of one seed: it decides permutations and class orders; a declared stream has none. The first tasks
+    that are held back are in its `held`.
 
     `place`: where features are made and kept, if the records are to become features."""
     make = scenario(data.scenario)
@@ -51,11 +52,15 @@ def open_stream(data: DataSection, seed: int, place: "Place | None" = None) -> S
         stream = of_stream(stream, data.features, place or Place())
     elif data.features is not None:
         named = (source[0] if isinstance(source, list) else source).features
-        stream = Stream(replace(stream.info, features=named), stream)
+        stream = stream.of_features(named)
     if data.held >= len(stream):
         raise ConfigError(f"data.held = {data.held} leaves no task of {len(stream)}; hold back fewer")
-    stream = stream[data.held :] if data.held else stream
-    return stream.in_order(generator(seed, "order").permutation(len(stream)).tolist()) if data.shuffled else stream
+    held = stream[: data.held] if data.held else None
+    stream = stream if held is None else stream[data.held :]
+    if data.shuffled:
+        stream = stream.in_order(generator(seed, "order").permutation(len(stream)).tolist())
+    stream.held = held
+    return stream
 
 
 def check_sources(data: DataSection) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tacit import metrics
+from tacit.experiment import consumption
 from tacit.experiment.config import Config
 from tacit.experiment.folder import RunFolder, SeedFolder, write_json
 from tacit.metrics import Summary as Spread
@@ -34,6 +35,8 @@ class SeedLog:
     curves: dict[int, list[float | None]]
     untrained: list[float | None] | None
     seconds: dict[str, float]
+    consumption: dict[int, dict[str, float]]
+    """Expected numbers of records of each task, where the learner can tell."""
     end: Mapping[str, Any]
     """The line of the last time it came to an end, with all tasks or some of them; empty before."""
 
@@ -50,6 +53,7 @@ class SeedLog:
             curves={note["task"]: note["curve"] for note in notes if "curve" in note},
             untrained=next((note["untrained"] for note in notes if "untrained" in note), None),
             seconds=seconds,
+            consumption={note["task"]: note["consumption"] for note in notes if "consumption" in note},
             end=next((note for note in reversed(notes) if "finished" in note), {}),
         )
 
@@ -59,6 +63,7 @@ class SeedLog:
             self,
             accuracy={after: values[:tasks] for after, values in self.accuracy.items() if after < tasks},
             curves={after: curve for after, curve in self.curves.items() if after < tasks},
+            consumption={task: counts for task, counts in self.consumption.items() if task < tasks},
             untrained=None if self.untrained is None else self.untrained[:tasks],
         )
 
@@ -106,6 +111,8 @@ def finish(config: Config, folder: RunFolder) -> Summary:
     not written."""
     logs = _logs(config, folder)
     folder.write_accuracy(accuracy_rows(logs))
+    if any(log.consumption for log in logs):
+        consumption.write(folder.path / "consumption.csv", {log.seed: log.consumption for log in logs})
     found = read(config, folder)
     if not found.left:
         if all(log.seconds for log in logs):
@@ -144,6 +151,9 @@ def figures(config: Config, folder: RunFolder, logs: Sequence[SeedLog], tasks: S
         return over_seeds(of) if end["sequential"] else None
 
     certified, reason = _certified([_certificate(folder.seed(log.seed), tasks) for log in logs])
+    learners = end.get("learners")
+    own = {"learners": _by_learner(logs, learners, len(tasks))} if learners else {}
+    held = {"held": end["held"]} if end.get("held") else {}
     return {
         "method": config.learner.method,
         "tuned": config.tuned.plain(),
@@ -160,10 +170,30 @@ def figures(config: Config, folder: RunFolder, logs: Sequence[SeedLog], tasks: S
         "bwt": over_tasks(lambda log: metrics.backward_transfer(log.matrix)),
         "fwt": _fwt(logs) if end["sequential"] else None,
         "a_auc": over_seeds(_a_auc),
+        "consumption": consumption.totals([log.consumption for log in logs]),
         "epsilon_claimed": _worst([log.end["claimed"] for log in logs]),
         "epsilon_certified": certified,
         "epsilon_certified_reason": reason,
+        **own,
+        **held,
     }
+
+
+def _by_learner(logs: Sequence[SeedLog], learners: Sequence[Sequence[int]], tasks: int) -> list[dict[str, Any]]:
+    """Of each learner that takes its turn: its tasks, from 1, how much of them it forgot while it learnt, and of later
+    ones the drop where it began."""
+    begun = [own for one in learners if (own := [task for task in one if task < tasks])]
+    measured = bool(logs[0].end["accuracy_from"])
+    each = [metrics.forgetting_by(log.matrix, begun) for log in logs] if measured else []
+    fallen = [[math.nan, *metrics.handover_drops(log.matrix, begun)] for log in logs] if measured else []
+    return [
+        {
+            "tasks": [task + 1 for task in own],
+            "forgetting": figure([seed[place] for seed in each]) if each else None,
+            "drop": figure([seed[place] for seed in fallen]) if fallen else None,
+        }
+        for place, own in enumerate(begun)
+    ]
 
 
 def _logs(config: Config, folder: RunFolder) -> list[SeedLog]:
@@ -224,7 +254,7 @@ def _certified(certificates: Sequence[Certificate]) -> tuple[dict[str, Any] | No
     return {
         "per_record": worst.epsilon,
         "task_wise": max((task.epsilon for task in worst.tasks if task.epsilon is not None), default=None),
-        "all_tasks": together.epsilon if together.tasks == len(worst.tasks) else None,
+        "all_tasks": together.epsilon if together.tasks == worst.all_tasks else None,
         "delta": worst.delta,
         "unit": str(unit),
     }, worst.reason

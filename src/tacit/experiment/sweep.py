@@ -2,7 +2,8 @@
 
 Guarantee: it can be ended and called again at any time; finished cells are kept, unfinished ones go on, failed ones are
 tried again. `cells.csv` is written whole after every cell, and says of each whether it is done, failed or not run;
-`sweep.yaml` says what is run, so that the folder alone is enough to go on.
+`sweep.yaml` says what is run, so that the folder alone is enough to go on. With a section `attacks`, the releases of
+the cells that are done are then attacked (`attacked_cells`).
 """
 
 import csv
@@ -22,8 +23,11 @@ from typing import Any
 import yaml
 
 from tacit.errors import ConfigError, TacitError
+from tacit.experiment.attack_found import Found
+from tacit.experiment.attacked_cells import attack_cells
 from tacit.experiment.changes import override
 from tacit.experiment.config import Config, Sweep
+from tacit.experiment.consumption import COLUMNS
 from tacit.experiment.events import Said, Stop, Stopped, Tell, ctrl_c
 from tacit.experiment.folder import RunFolder, write
 from tacit.experiment.loading import SWEEP, checked, plain
@@ -50,6 +54,10 @@ class Cell:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     baseline: "Cell | None" = None
     """The cell that it is compared with."""
+    attacked: Found | None = None
+    """What was found of its releases under attack, where the sweep has attacks."""
+    not_attacked: str | None = None
+    """Why nothing was."""
 
     @property
     def name(self) -> str:
@@ -101,8 +109,11 @@ def sweep(
     at_once = max(1, min(processes or available_cores(), len(cells)))
     one_table = threading.Lock()
 
+    def late() -> bool:
+        return until is not None and time.monotonic() > until
+
     def finish(cell: Cell) -> None:
-        if stop.asked or cell.status == DONE or (until is not None and time.monotonic() > until):
+        if stop.asked or cell.status == DONE or late():
             return
         threads = max(1, available_cores() // at_once)
         _run(cell, ledger, threads=threads, apart=at_once > 1, stop=stop, tell=said if at_once == 1 else nobody)
@@ -119,6 +130,10 @@ def sweep(
             with ThreadPoolExecutor(at_once) as pool:
                 for done in [pool.submit(finish, cell) for cell in cells]:
                     done.result()
+        if plan.attacks is not None:
+            learnt = [cell for cell in cells if cell.status == DONE]
+            attack_cells(learnt, plan.attacks, at_once=at_once, late=late, tell=said, stop=stop)
+            write_table(place / "cells.csv", cells)
     stop.check()
     return cells
 
@@ -195,6 +210,7 @@ def row(cell: Cell) -> dict[str, Any]:
     return {
         "status": cell.status,
         **spread,
+        **{f"records_{name}": (found.get("consumption") or {}).get(name) for name in COLUMNS},
         "seeds": len(found["seeds"]) if found else None,
         "epsilon_claimed_per_task": claimed.get("per_task"),
         "epsilon_claimed_total": claimed.get("total"),
@@ -203,6 +219,7 @@ def row(cell: Cell) -> dict[str, Any]:
         "epsilon_certified_all_tasks": certified.get("all_tasks"),
         "delta": certified.get("delta"),
         "folder": cell.name,
+        **({} if cell.attacked is None else cell.attacked.row()),
         **({} if cell.baseline is None else _against(cell)),
     }
 

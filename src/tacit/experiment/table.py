@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tacit.experiment import consumption
 from tacit.experiment.summary import Summary
 
 
@@ -63,6 +64,8 @@ def _figures(summary: Summary) -> Table:
     table.add_row(
         f"learning curve area, {lca['beta']} steps" if lca else "learning curve area", of((lca or {}).get("paper"))
     )
+    if (records := found.get("consumption")) is not None:
+        table.add_row("records, expected", consumption.sentence(records))
     table.add_row("ε claimed", _claimed(found["epsilon_claimed"], summary.claim))
     table.add_row("ε certified", _certified(summary))
     return table

@@ -8,7 +8,7 @@ How: (1) forward, writing down the inputs of the trained layers; (2) one backwar
 layers, so that no weight gradient is made; (3) per-example norms from these two; (4) one weighted product per layer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -26,6 +26,9 @@ from tacit.gradients.rows import Dense, Rows, Units
 from tacit.gradients.tape import Loss, Site, Use, differentiate, record
 from tacit.gradients.validate import mixers, refuse_mixing
 from tacit.gradients.verify import agrees
+
+Judge = Callable[[Tensor], Tensor]
+"""From the norms of all units of a batch, before the clip, to a factor of 0 or 1 for each."""
 
 LOOKS = 5
 """At so many values of the parameters batches are compared with autograd while some gradient is still zero; then it is
@@ -78,11 +81,13 @@ class Clipper:
         num_groups: int | None = None,
         add: bool = False,
         filled: int = 0,
+        judge: Judge | None = None,
     ) -> dict[str, Tensor]:
         """The clipped sum by parameter name, as views of `out` (overwritten, or added to with `add=True`).
 
         Examples with the same number in `groups` are one unit: their gradients are added before the clip. The last
         `filled` rows are no examples: they go through the model, their loss is not asked, and they add nothing.
+        `judge` says who takes part; the others are computed all the same and multiplied by 0.
         """
         if out is None:
             out, add = self.buffer(), False
@@ -101,7 +106,7 @@ class Clipper:
         with torch.no_grad():
             rows = self.rows(uses, x.shape[0])
             with exact(x.device):
-                self._release(rows, views, units, add)
+                self._release(rows, views, units, add, judge)
         return views
 
     def _look(self, x: Tensor, y: Tensor) -> None:
@@ -136,7 +141,14 @@ class Clipper:
         with exact(a.device):
             return rule(use.site.module, a, b, use.site.owned)
 
-    def _release(self, rows: Mapping[str, Rows], views: Mapping[str, Tensor], units: Units | None, add: bool) -> None:
+    def _release(
+        self,
+        rows: Mapping[str, Rows],
+        views: Mapping[str, Tensor],
+        units: Units | None,
+        add: bool,
+        judge: Judge | None,
+    ) -> None:
         """Norms, weights, weighted sums."""
         absent = [views[name] for name in self.layout.names if name not in rows]
         if not add:
@@ -144,18 +156,19 @@ class Clipper:
                 view.zero_()
         if not rows:
             return
-        weights = self._weights(rows, units)
-        # Masking costs a copy of every factor, so first ask whether there is anything to mask.
+        weights = self._weights(rows, units, judge)
+        # Masking costs a copy of every factor, so first ask whether there is anything to mask; with a judge it is done
+        # always, or the time would tell whether someone is out.
         distinct = list({id(w): w for w in weights.values()}.values())
         lowest = distinct[0] if len(distinct) == 1 else torch.stack(distinct).amin(0)
-        fine = None if float(lowest.min()) > 0.0 else lowest > 0.0
+        fine = None if judge is None and float(lowest.min()) > 0.0 else lowest > 0.0
         for name, found in rows.items():
             weight = weights[name] if units is None else weights[name][units.index]
             if fine is not None:
                 found = found.keep(fine if units is None else fine[units.index])
             found.weighted_sum(weight, views[name], add)
 
-    def _weights(self, rows: Mapping[str, Rows], units: Units | None) -> dict[str, Tensor]:
+    def _weights(self, rows: Mapping[str, Rows], units: Units | None, judge: Judge | None) -> dict[str, Tensor]:
         """The weight of every unit by parameter; a parameter without rows has norm zero."""
         names = self.layout.names
         squared = {name: found.squared_norms(units) for name, found in rows.items()}
@@ -164,6 +177,9 @@ class Clipper:
             zero = torch.zeros_like(some)
             squared = {name: squared.get(name, zero) for name in names}
         weights = self.rule.weights([squared[name] for name in names], slack(some))
+        if judge is not None:
+            factor = judge(torch.stack([squared[name] for name in names]).sum(0).sqrt()).to(some)
+            weights = [weight * factor for weight in weights]
         return dict(zip(names, weights, strict=True))
 
     def _device(self) -> torch.device:

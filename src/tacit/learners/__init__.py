@@ -13,6 +13,7 @@ from tacit.privacy.ledger import Ledger
 
 HOMES = {
     "AGEM": "agem",
+    "AdaptiveDPSGD": "adaptive",
     "Centralised": "centralised",
     "CosineClassifier": "cosine",
     "DPAGEM": "dpagem",
@@ -22,10 +23,12 @@ HOMES = {
     "Joint": "joint",
     "L2DPML": "l2dpml",
     "LifelongDP": "lifelong",
+    "MeteredGD": "metered",
     "MomentsClassifier": "moments",
     "NaiveDPSGD": "naive",
     "NaiveGaussian": "naive_gaussian",
     "PEFTEnsemble": "ensemble",
+    "Pool": "pool",
     "RoutedExperts": "experts",
 }
 
@@ -54,6 +57,12 @@ def opened(
     if method not in HOMES:
         raise LearnerError(f"{folder} is a release of {method}, a method of your own; use {method}.from_release")
     return find(method).from_release(folder, ledger=ledger, store=store, **changed)
+
+
+def ends(name: str, stream: str) -> str:
+    """Why a learner cannot learn a stream without end, and which ones can."""
+    can = " or ".join(one for one in HOMES if find(one).forever)
+    return f"{name} plans or keeps something for every task of a stream, and {stream!r} has no last one; use {can}"
 
 
 def matching(name: str) -> list[str]:

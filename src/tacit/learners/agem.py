@@ -27,14 +27,19 @@ class AGEM(Learner):
     """Shuffled batches; the memory keeps some records of every class of every task."""
 
     lr: Each[float] = 0.1
+    """The learning rate."""
     batch: int = 10
+    """Records in a step."""
     steps: Each[int] | None = None
     """Of a task: the same for all of them is the balanced A-GEM of Lai et al. 2022."""
     epochs: Each[float] | None = None
     """Instead of steps: passes over a task's records. Neither: one pass."""
     memory_per_class: int = 25
+    """Records of each class of a task that are remembered."""
     memory_batch: int = 256
+    """Remembered records in a reference gradient."""
     project: Literal["conflict", "always"] = "conflict"
+    """When a step is projected: where it conflicts with the memory's gradient, or in every step."""
 
     private: ClassVar[bool] = False
     reference: ClassVar[str] = "Chaudhry et al. 2019, A-GEM"

@@ -41,9 +41,7 @@ class Apart(GradientLearner):
 
     def outputs(self, x: Tensor, state: Mapping[str, Tensor]) -> Tensor:
         """The logits of the model with these trained weights."""
-        ask = partial(torch.func.functional_call, self.model_, dict(state))
-        with answering(self.model_):
-            return torch.cat([ask((rows,)) for rows in split(self.model_, x)])
+        return outputs(self.model_, x, state)
 
     def tensors(self) -> State:
         """The network at its start, and every expert's trained weights."""
@@ -63,3 +61,10 @@ class Apart(GradientLearner):
     def skeleton(self) -> nn.Module:
         """The network that a release's weights fit in."""
         return self.build()
+
+
+def outputs(model: nn.Module, x: Tensor, state: Mapping[str, Tensor]) -> Tensor:
+    """The logits of a model with other trained weights than its own."""
+    ask = partial(torch.func.functional_call, model, dict(state))
+    with answering(model):
+        return torch.cat([ask((rows,)) for rows in split(model, x)])

@@ -18,7 +18,8 @@ from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError
 from tacit.learners import passes
 from tacit.learners.gradient import Each, at
-from tacit.learners.learner import Learner, reopened
+from tacit.learners.kept import reopened
+from tacit.learners.learner import Learner
 from tacit.learners.weights import State, each, put, trained, under
 from tacit.privacy.declared import Block
 from tacit.privacy.vault import Vault
@@ -30,10 +31,15 @@ class Centralised(Learner):
     otherwise the last one answers."""
 
     scope: Literal["all", "task"] = "all"
+    """all: one model of all tasks so far, trained anew after each. task: a model a task."""
     epochs: Each[float] = 10.0
+    """Passes over the records."""
     batch: int = 64
+    """Records in a step."""
     lr: Each[float] = 1e-3
+    """The learning rate."""
     rule: Literal["sgd", "adam"] = "adam"
+    """How a gradient becomes a step."""
 
     private: ClassVar[bool] = False
     sequential: ClassVar[bool] = False
@@ -91,6 +97,10 @@ class Centralised(Learner):
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         super().load(under(tensors, "last."))
         self.alone_ = each(tensors, "task", self.device)
+
+    @property
+    def holds(self) -> bool:
+        return self.scope == "all" and bool(self.blocks_)
 
     def take_up(self, vault: Vault, part: str) -> None:
         if self.scope == "all" and len(self.tasks_) < len(self.stream_.tasks):

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -22,8 +21,9 @@ from tacit import models
 from tacit.data.places import positions
 from tacit.data.stream import Label, StreamInfo, TaskInfo
 from tacit.errors import LearnerError
-from tacit.gradients.losses import cross_entropy
-from tacit.learners import weights
+from tacit.learners import masks, weights
+from tacit.learners.consumption import Consumption
+from tacit.learners.expected import CertificateOnce, check_budget, for_tasks
 from tacit.learners.features import split
 from tacit.learners.release import Release
 from tacit.learners.stored import Stored
@@ -32,6 +32,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.claims import Claim
 from tacit.privacy.declared import Block, Loss
+from tacit.privacy.plan import GradientPlan
 from tacit.privacy.tuned import Tuned
 from tacit.privacy.vault import Vault
 
@@ -46,6 +47,8 @@ class Step:
     task: TaskInfo
     step: int
     of: int
+    before: bool = False
+    """A step of what comes before the task's own steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,23 +71,44 @@ class Core(ABC):
     seed: int = 0
     """Initial weights and public coins. It never reaches the vault's noise or sampler."""
     device: str = "cpu"
+    """Where the model is: cpu, or cuda."""
 
     private: ClassVar[bool] = True
     has_network: ClassVar[bool] = True
     """Otherwise `network` plays no part."""
     sequential: ClassVar[bool] = True
     """It learns task after task; otherwise forgetting means nothing."""
+    forever: ClassVar[bool] = False
+    """It can learn a stream without end: nothing that it plans, keeps or releases grows with the number of tasks."""
+    window: ClassVar[int] = 8
+    """Of so many last tasks an endless learner keeps the public facts, in `tasks_`."""
     reference: ClassVar[str]
     """Where the method comes from."""
     claim: ClassVar[str] = "none"
     """The formula of the paper."""
     certifies: ClassVar[str]
     """What tacit stands behind, in words."""
+    remembers: ClassVar[bool] = True
+    """Records of a task may be read in later ones; otherwise in their own only."""
+    certificate_ = CertificateOnce()
+    """Of the last release."""
     tuned_ = Tuned()
     """How its settings were chosen, where a runner says so; the certificate repeats it."""
 
+    def __post_init__(self) -> None:
+        check_budget(self.budget)
+
+    def __init_subclass__(cls) -> None:
+        if "fit" in vars(cls):
+            cls.fit = for_tasks(cls.fit)  # type: ignore[method-assign]
+
     def start(self, stream: StreamInfo) -> None:
         """Take up a stream: its public facts decide the outputs of the model."""
+        check_budget(self.budget)
+        if stream.endless and not self.forever:
+            from tacit.learners import ends
+
+            raise LearnerError(ends(type(self).__name__, stream.name))
         self.stream_ = stream
         self.labels_ = stream.labels
         self.tasks_: tuple[TaskInfo, ...] = ()
@@ -95,8 +119,16 @@ class Core(ABC):
         """Learn one task from what the vault lets out of its block, and release the result with its certificate."""
         self.check_next(task)
         self.fit(task, block, vault)
-        self.tasks_ = (*self.tasks_, task)
+        self.tasks_ = self._last((*self.tasks_, task))
         return self.release(task, block, vault)
+
+    @property
+    def learnt(self) -> int:
+        """How many tasks were learnt so far. On an endless stream `tasks_` holds the last `window` of them only."""
+        return self.tasks_[-1].number + 1 if self.stream_.endless and self.tasks_ else len(self.tasks_)
+
+    def _last(self, tasks: Sequence[TaskInfo]) -> tuple[TaskInfo, ...]:
+        return tuple(tasks[-self.window :] if self.stream_.endless else tasks)
 
     @abstractmethod
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
@@ -125,6 +157,15 @@ class Core(ABC):
         that recurs may meet a mixture of them. Public facts only."""
         return []
 
+    def like(self, task: TaskInfo) -> GradientPlan | None:
+        """A plan that shapes the filter of the task's block, where plans are chosen as one goes. None: all is planned
+        before, and the block is committed."""
+        return None
+
+    def consumption(self, task: TaskInfo) -> Consumption | None:
+        """How many records a task reads, keeps and lets go, as expected from public facts; None: not known."""
+        return None
+
     def claims(self) -> tuple[Claim, ...]:
         """What the paper claims for the tasks learnt so far, by its own formula; never what tacit certifies."""
         return ()
@@ -148,7 +189,7 @@ class Core(ABC):
         """Go on from a release: after a crash, in another process, or (without a vault) to predict only.
 
         `part`: which part of each task's records the learner was given."""
-        self.tasks_ = tuple(tasks)
+        self.tasks_ = self._last(tasks)
         self.load(tensors)
         if vault is not None:
             self.take_up(vault, part)
@@ -173,12 +214,12 @@ class Core(ABC):
             certificate=self.certificate_, tasks=self.tasks_, settings=Stored.of(self),
         )  # fmt: skip
 
-    def certify(self, block: Block, vault: Vault) -> Certificate:
-        """The certificate of the stream, as the ledger stands now."""
+    def certify(self, block: Block, vault: Vault, *, beside: Sequence[str] = ()) -> Certificate:
+        """The certificate of the stream, as the ledger stands now; `beside`: what else went into the release."""
         name = type(self).__name__
         return vault.certificate(
             block, method=name, claims=self.claims(), coins=self.public_coins(), tuning=self.tuned_.on,
-            tuned=self.tuned_.about,
+            tuned=self.tuned_.about, remembers=self.remembers, beside=beside,
         )  # fmt: skip
 
     def saved(self, block: Block, vault: Vault) -> None:
@@ -197,11 +238,10 @@ class Core(ABC):
         """Tasks come in the order in which they were planned. A label set that was learned may be smaller."""
         if not hasattr(self, "stream_"):
             raise LearnerError(f"{type(self).__name__} has no stream yet; call start(stream.info) first")
-        planned = self.stream_.tasks
-        number = len(self.tasks_)
-        fits = number < len(planned) and set(task.labels) <= set(planned[number].labels)
-        if not fits or replace(task, labels=planned[number].labels) != planned[number]:
-            what = planned[number].name if number < len(planned) else "no more"
+        planned = self.stream_.task(self.learnt)
+        fits = planned is not None and set(task.labels) <= set(planned.labels)
+        if planned is None or not fits or replace(task, labels=planned.labels) != planned:
+            what = "no more" if planned is None else planned.name
             raise LearnerError(f"task {task.name!r} is not the next one that was planned ({what}); learn in order")
 
     def build(self) -> nn.Module:
@@ -223,35 +263,15 @@ class Core(ABC):
 
     def loss(self) -> Loss:
         """Cross-entropy; where the task is given at test and follows from the label, over the task's labels only."""
-        masks = self._masks_by_label() if self.stream_.task_id == "given" else None
-        if masks is None or bool(masks.all()):
-            return cross_entropy
-        return partial(masked_cross_entropy, masks=masks.to(self.device))
+        return masks.loss(self.stream_, self.device)
 
     def mask(self, task: TaskInfo) -> Tensor:
         """Which outputs belong to the task."""
-        known = set(task.labels)
-        return torch.tensor([label in known for label in self.labels_])
+        return masks.of_task(task, self.labels_)
 
     def positions(self, labels: Sequence[Label] | np.ndarray) -> Tensor:
         """Places of labels among the outputs; −1 for one outside."""
         return torch.from_numpy(positions(np.asarray(labels), self.labels_))
-
-    def _masks_by_label(self) -> Tensor | None:
-        """For each label, the outputs of its task; None where a label is in tasks with different label sets."""
-        masks: dict[Label, Tensor] = {}
-        for task in self.stream_.tasks:
-            mask = self.mask(task)
-            for label in task.labels:
-                if label in masks and not torch.equal(masks[label], mask):
-                    return None
-                masks[label] = mask
-        return torch.stack([masks[label] for label in self.labels_])
-
-
-def masked_cross_entropy(output: Tensor, y: Tensor, masks: Tensor) -> Tensor:
-    """Cross-entropy over the outputs of the example's own task."""
-    return cross_entropy(output.masked_fill(~masks[y], -torch.inf), y)
 
 
 @contextmanager

@@ -21,7 +21,9 @@ class DPAGEM(Projected):
     """DP-CL's step with another memory: all blocks in every step."""
 
     visible: Literal["average", "each"] = "average"
+    """What of the memory's gradients leaves the vault: their average, or that of each block by itself."""
 
+    forever: ClassVar[bool] = True
     reference: ClassVar[str] = "Desai et al. 2021, DP-AGEM"
     claim: ClassVar[str] = "Lemma 1: ε_i + (T − i) ε'_i per task, their sum in all"
     certifies: ClassVar[str] = "a record: the larger of its training plan and all planned reads of its memory block"
@@ -31,9 +33,11 @@ class DPAGEM(Projected):
 
     def claims(self) -> tuple[Claim, ...]:
         train, reference = self.claimed_pairs()[0]
-        return (desai_dp_agem(train, reference, self.budget.delta, 1, len(self.tasks_)),)
+        return (desai_dp_agem(train, reference, self.budget.delta, 1, self.learnt),)
 
-    def claimed(self) -> Claimed:
+    def claimed(self) -> Claimed | None:
+        if self.stream_.endless:
+            return None  # a sum over all tasks has no end
         tasks = len(self.tasks_)
         each = [train + (tasks - 1 - i) * reference for i, (train, reference) in enumerate(self.claimed_pairs())]
         return Claimed(per_task=max(each), total=sum(each), delta=self.budget.delta)

@@ -22,7 +22,9 @@ class DPCL(Projected):
     """With one block a step, or the union of all of them."""
 
     memory: Literal["union", "block"] = "union"
+    """How the memory is read: in one draw from all blocks, or one block a step."""
 
+    forever: ClassVar[bool] = True
     reference: ClassVar[str] = "Desai et al. 2021, Algorithm 1"
     claim: ClassVar[str] = "Lemma 2: ε_i + ε'_i per task, their sum in all"
     certifies: ClassVar[str] = "a record: the larger of its training plan and all planned reads of its memory block"
@@ -36,8 +38,10 @@ class DPCL(Projected):
 
     def claims(self) -> tuple[Claim, ...]:
         train, reference = max(self.claimed_pairs(), key=sum)
-        return (desai_dp_cl(train, reference, self.budget.delta, 1, len(self.tasks_)),)
+        return (desai_dp_cl(train, reference, self.budget.delta, 1, self.learnt),)
 
-    def claimed(self) -> Claimed:
+    def claimed(self) -> Claimed | None:
+        if self.stream_.endless:
+            return None  # a sum over all tasks has no end
         pairs = [train + reference for train, reference in self.claimed_pairs()]
         return Claimed(per_task=max(pairs), total=sum(pairs), delta=self.budget.delta)

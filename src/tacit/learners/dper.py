@@ -46,20 +46,27 @@ class DPER(ReplayLearner):
             noise=tuple(self.plan(task).noise for task in stream.tasks),
             tasks_per_unit=stream.tasks_per_unit,
             beside=1,
+            stay=self.stay,
+            leave=self.leave,
         )
         return plain if self.replay is not None else widened(self.budget, plain)
 
     def plan(self, task: TaskInfo) -> GradientPlan:
         """One draw covers the training part and all blocks: a unit in several of these tasks moves it several times."""
         alone = super().plan(task)
-        return replace(alone, noise=alone.noise * math.sqrt(min(self.stream_.tasks_per_unit, task.number + 1)))
+        return replace(alone, noise=alone.noise * math.sqrt(self._shared(task)))
 
     def more(self, schedule: Schedule) -> tuple[float, ...]:
         return tuple(self.plan(task).noise for task in self.stream_.tasks)
 
     def train_event(self, task: TaskInfo) -> DpEvent:
         plan = self.plan(task)
-        return plan.event_at(plan.rate, min(self.stream_.tasks_per_unit, task.number + 1))
+        return plan.event_at(plan.rate, self._shared(task))
+
+    def _shared(self, task: TaskInfo) -> int:
+        """In how many of the tasks that share a draw one unit may be."""
+        held = task.number if self.stay is None else min(task.number, self.stay)
+        return min(self.stream_.tasks_per_unit, held + 1)
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         train, memory = self.cut(block, vault)

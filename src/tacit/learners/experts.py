@@ -42,7 +42,9 @@ class RoutedExperts(Apart):
     """What an input is compared with: its task's mean, the means of the task's labels, or nothing (`scores`: each
     expert is trusted by its own certainty, and the router's share of the budget goes to the experts)."""
     router_share: float = 0.1
+    """Of the budget, what the router's sums may cost."""
     sharpness: float = 50.0
+    """How sure the router is: experts are weighted by exp(sharpness · cosine)."""
     rank: int | None = None
     """None: every expert is a whole network. A number: the first expert is released as a trunk that all later ones
     share; they train low-rank changes of its layers, and its head."""

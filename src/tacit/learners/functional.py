@@ -46,6 +46,7 @@ class Functional(Learner):
     hidden: int | None = 256
     """text: |h₁|. None: as many as inputs, in the records' own shape, so that convolutions can follow."""
     features: int = 32
+    """code: channels of the auto-encoder."""
     kernel: int = 5
     """code: of the auto-encoder."""
     batch: int | None = 2500
@@ -55,16 +56,19 @@ class Functional(Learner):
     epochs: Each[float] | None = None
     """Instead of steps: passes over a task's batches. Neither: one pass."""
     lr: Each[float] = 0.1
+    """The learning rate."""
     epsilon1: float | None = None
+    """Of the auto-encoder. None: as much as `epsilon2`."""
     epsilon2: float | None = None
-    """None: equal, and such that the paper's formula gives the budget's ε."""
+    """Of the outputs. None: both equal, and such that the paper's formula gives the budget's ε."""
     projection: Literal["conflict", "always"] = "always"
     """always: as the papers print it. conflict: as A-GEM does."""
     noisy_prediction: bool = True
     """Predict under the same χ₁/λ and 2χ₂/λ, as published. False: without."""
     low: float = 0.0
+    """The public lower bound of the features."""
     high: float = 1.0
-    """Public bounds of the features, which are mapped to [−1, 1]."""
+    """The upper one. Public bounds of the features, which are mapped to [−1, 1]."""
     double: bool = False
     """Compute and release in float64."""
 

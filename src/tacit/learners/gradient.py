@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, PlanError
+from tacit.learners.consumption import Consumption
 from tacit.learners.core import Step
 from tacit.learners.learner import Learner
 from tacit.privacy import calibrate
@@ -30,17 +31,21 @@ class GradientLearner(Learner):
     """SGD or Adam on what the vault lets out. Tasks may differ in steps, batch and noise."""
 
     steps: Each[int] | None = 300
+    """Noisy gradients in a task. None: by `epochs`."""
     epochs: Each[float] | None = None
     """Instead of steps (None then): round(epochs · size / batch) of them, from the public nominal size."""
     batch: Each[float] = 100
     """Expected number of units in a step; over the nominal size it is the sampling rate."""
     lr: Each[float] = 0.1
+    """The learning rate."""
     rule: Literal["sgd", "adam"] = "sgd"
     """How a gradient becomes a step; begun afresh in every task."""
     momentum: float = 0.0
     """Of SGD; Adam has its own."""
     clip: float = 1.0
+    """The longest gradient of a unit; longer ones are scaled down to it."""
     clipping: str = "flat"
+    """How: a name of `tacit.gradients`."""
     noise: Each[float] | None = None
     """Noise multiplier. None: the least that the budget allows."""
     average: float = 0.0
@@ -56,6 +61,12 @@ class GradientLearner(Learner):
                 f"give either steps or epochs, got steps={self.steps} and epochs={self.epochs}; set the other to None"
             )
         super().start(stream)
+        for name in ("steps", "epochs", "batch", "lr", "noise") if stream.endless else ():
+            if isinstance(value := getattr(self, name), Sequence):
+                raise LearnerError(
+                    f"{name} has a value for each of {len(value)} tasks, and {stream.name!r} has no last one; give one "
+                    "number for all"
+                )
         for task in stream.tasks:  # what is missing or impossible in a later task is said before the first
             self.rate_in(task), self.steps_in(task), at(self.lr, task, "lr")
             if self.noise is not None:
@@ -63,7 +74,7 @@ class GradientLearner(Learner):
 
     def plan(self, task: TaskInfo) -> GradientPlan:
         """The plan of a task's training part, from the budget or from the given noise. Public facts only."""
-        steps, rate, times = self.steps_in(task), self.rate_in(task), self.stream_.tasks_per_unit
+        steps, rate, times = self.steps_in(task), self.rate_in(task), self.times_read(task)
         if self.noise is None:
             return GradientPlan.for_budget(
                 self.budget,
@@ -79,6 +90,13 @@ class GradientLearner(Learner):
 
     def charges(self) -> list[list[DpEvent]]:
         return [[self.plan(task).event] for task in self.stream_.tasks]
+
+    def consumption(self, task: TaskInfo) -> Consumption:
+        return Consumption(trained=self.steps_in(task) * self.rate_in(task) * self.train_size(task))
+
+    def times_read(self, task: TaskInfo) -> int:
+        """How often one unit may meet the plan of a task: in each of its tasks."""
+        return self.stream_.tasks_per_unit
 
     def train_size(self, task: TaskInfo) -> int:
         """Nominal number of units that are trained on."""
@@ -169,9 +187,9 @@ def rounded_up(value: float) -> str:
     return f"{math.ceil(value / unit) * unit:.6g}"
 
 
-def by_moments(plan: GradientPlan, delta: float) -> float:
+def by_moments(plan: GradientPlan, delta: float, max_order: int = 32) -> float:
     """ε of a plan by the classic moments accountant: how the papers print it."""
-    return moments_accountant(plan.rate, plan.noise, plan.steps, delta)
+    return moments_accountant(plan.rate, plan.noise, plan.steps, delta, max_order)
 
 
 def project(gradient: Gradient, reference: Gradient, *, always: bool) -> Gradient:

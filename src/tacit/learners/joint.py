@@ -15,7 +15,7 @@ from dp_accounting.dp_event import DpEvent
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.learners.core import Step
 from tacit.learners.gradient import GradientLearner
-from tacit.learners.learner import reopened
+from tacit.learners.kept import reopened
 from tacit.privacy.declared import Block, Read
 from tacit.privacy.plan import GradientPlan
 from tacit.privacy.vault import Vault
@@ -59,6 +59,10 @@ class Joint(GradientLearner):
 
     def train_size(self, task: TaskInfo) -> int:
         return sum(one.size for one in self.stream_.tasks)
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.blocks_)
 
     def take_up(self, vault: Vault, part: str) -> None:
         if len(self.tasks_) < len(self.stream_.tasks):

@@ -4,9 +4,10 @@ Labels, nominal sizes and the number of tasks are declared (`stream=StreamInfo�
 nothing is inferred from the data. Private data needs a ledger that is kept; public data may use one that is not.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +17,20 @@ from tacit.data.sources import as_read, is_picture, tensor
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError
 from tacit.learners.core import Core
+from tacit.learners.ending import Ending
+from tacit.learners.kept import warn_of_no_store
 from tacit.learners.release import Release
 from tacit.learners.stored import Stored
 from tacit.privacy.budget import Budget
 from tacit.privacy.declared import Block, Declared
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger.tasks import task_states
+from tacit.privacy.plan import GradientPlan
 from tacit.privacy.tuned import Tuned
 from tacit.privacy.vault import Vault
 
 
 @dataclass(kw_only=True, eq=False)
-class Learner(Core):
+class Learner(Ending, Core):
     """What every method inherits."""
 
     stream: StreamInfo | None = None
@@ -51,16 +54,46 @@ class Learner(Core):
                     "declare the stream first: stream=StreamInfo.uniform(name, labels=…, shape=…, size=…, tasks=…)"
                 )
             self.start(self.stream)
-        planned, done = self.stream_.tasks, len(self.tasks_)
-        if done == len(planned):
-            raise LearnerError(f"all {done} planned tasks are learnt; plan more of them in StreamInfo from the start")
+        planned = self.stream_.task(self.learnt)
+        if planned is None:
+            raise LearnerError(
+                f"all {self.learnt} planned tasks are learnt; plan more of them in StreamInfo from the start"
+            )
         x, vault = self._rows(X), self._open()
-        self._check_new(vault, planned[done])
+        self._check_new(vault, planned)
         source = (x, y) if ids is None else (x, y, ids)
-        block = admit(vault, source, self.stream_, planned[done], self.budget)
-        self.learn(planned[done], block, vault)
+        block = admit(vault, source, self.stream_, planned, self.budget, like=self.like(planned))
+        with vault.until_saved():  # a task of several grants is taken up again from its first
+            self.learn(planned, block, vault)
         self.unsaved_: Block | None = block
         return self
+
+    @property
+    def wants_shown(self) -> bool:
+        """Whether it looks at public records of a task while it learns: `show` them before."""
+        return False
+
+    def show(self, X: Any, y: Any) -> None:
+        """Public records like those of the next tasks, for learners that want them."""
+        return
+
+    @property
+    def wants_held(self) -> Literal["public", "charged"] | None:
+        """How it reads the tasks that are held back from the stream, if it does: `held` gives them."""
+        return None
+
+    def held(self, blocks: Sequence[Block], vault: Vault) -> None:
+        """Take the held tasks, before the first task and after every restart: for learners that want them."""
+        return
+
+    def groups(self) -> list[range]:
+        """Where several networks take turns: the tasks learnt by now that each of them answers for."""
+        return []
+
+    @property
+    def holds(self) -> bool:
+        """Whether it holds records of earlier tasks, to read them again."""
+        return False
 
     def predict(self, X: Any, task: TaskInfo | None = None) -> NDArray[Any]:
         """The likeliest label of each row; with a task, among its labels."""
@@ -81,6 +114,8 @@ class Learner(Core):
         """Write the release of the last task: `model.safetensors`, `release.json`, `certificate.json`. It may be
         published, and `from_release` goes on with it."""
         self._check_learnt()
+        if self.ledger is not None and self.store is None and self.holds and self.stream_.task(self.learnt) is not None:
+            warn_of_no_store(type(self).__name__)
         self.last_release().save(Path(folder))
         if (block := getattr(self, "unsaved_", None)) is not None:
             self.saved(block, self._open())
@@ -175,7 +210,7 @@ class Learner(Core):
 
     def _check_new(self, vault: Vault, task: TaskInfo) -> None:
         """Refuse a task that was learnt to its end, here or in another process; what is unfinished is taken up."""
-        if task_states(vault.ledger, self.stream_.name).get(task.name) == {"RELEASED"}:
+        if vault.ledger.states(self.stream_.name, task.name) == {"RELEASED"}:
             raise LearnerError(
                 f"task {task.name!r} of {self.stream_.name!r} was learnt from already, as the ledger says; go on "
                 f"with {type(self).__name__}.from_release(folder, ledger=…) from what save(folder) wrote after it"
@@ -184,9 +219,8 @@ class Learner(Core):
     def _open_again(self, release: Release) -> Vault:
         """The vault of a later process; its ledger must know all that the release has learnt."""
         vault = self._open()
-        known = task_states(vault.ledger, release.info.name)
         for task in release.tasks:
-            if task.name not in known:
+            if vault.ledger.states(release.info.name, task.name) is None:
                 raise LearnerError(
                     f"this ledger knows nothing of task {task.name!r} of {release.info.name!r}, which the release has "
                     "learnt; give the one that was charged for it"
@@ -210,14 +244,18 @@ class Learner(Core):
         return self.vault_
 
 
-def reopened(vault: Vault, info: StreamInfo, task: TaskInfo, part: str) -> Block:
-    """A kept part of an earlier task, held again; targets are places among the labels of the whole stream."""
-    block = vault.reopen(vault.find(info.name, task.name, part))
-    return block if block.labels == info.labels else vault.with_labels(block, info.labels)
+def admit(
+    vault: Vault,
+    source: Any,
+    info: StreamInfo,
+    task: TaskInfo,
+    budget: Budget,
+    *,
+    like: GradientPlan | None = None,
+) -> Block:
+    """Take a task's records in as declared; targets are then places among the labels of the whole stream.
 
-
-def admit(vault: Vault, source: Any, info: StreamInfo, task: TaskInfo, budget: Budget) -> Block:
-    """Take a task's records in as declared; targets are then places among the labels of the whole stream."""
+    `like`: plans are chosen as one goes, so the block is open, behind a filter of this plan's shape."""
     block = vault.admit(
         source,
         Declared(
@@ -230,6 +268,9 @@ def admit(vault: Vault, source: Any, info: StreamInfo, task: TaskInfo, budget: B
             shape=info.shape,
             tasks_per_unit=info.tasks_per_unit,
             records_per_unit=info.records_per_unit,
+            open=like is not None,
+            like=like,
+            fixed_schedule=like is None,
             public=info.public,
         ),
     )

@@ -47,6 +47,7 @@ class LifelongDP(Learner):
     """A task's noisy coefficients leave once; a classifier is made of them."""
 
     has_network: ClassVar[bool] = False
+    remembers: ClassVar[bool] = False
     features: str | nn.Module | None = "relu"
     """relu, fourier: random features of the record. spectrum: of a sensor's window. encoder: of an auto-encoder that is
     trained from the first task's private moments. Or a public backbone, by name or as a module; None: records are
@@ -60,6 +61,7 @@ class LifelongDP(Learner):
     encoder_share: float = 0.2
     """Share of the first task's budget for its encoder."""
     encoder_width: int = 64
+    """How many outputs the encoder has."""
     epochs: int | None = None
     """So many epochs of gradient descent on the released objective. None: its minimum. Neither costs anything."""
     keep: Literal["heads", "half", "full"] = "heads"

@@ -98,6 +98,11 @@ def build_map(
                 f"features='spectrum' looks at windows of (time, axes), and records have the shape {tuple(shape)}; "
                 "use features='relu'"
             )
+        if shape[0] < shape[1]:
+            raise LearnerError(
+                f"features='spectrum' looks at windows of (time, axes), and {tuple(shape)} has fewer times than axes; "
+                "store windows with time first, or use features='relu'"
+            )
         first = Spectrum(*shape)
         size = first.size
     if features == "encoder":

@@ -18,6 +18,8 @@ class NaiveDPSGD(GradientLearner):
     """No memory: it forgets."""
 
     reference: ClassVar[str] = "Abadi et al. 2016, task after task"
+    forever: ClassVar[bool] = True
+    remembers: ClassVar[bool] = False
     certifies: ClassVar[str] = "a record: the DP-SGD plan of its own task, once"
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
@@ -26,3 +28,7 @@ class NaiveDPSGD(GradientLearner):
         for _ in self.turns(grant, task):
             self.update(optimizer, grant.gradient())
         vault.drop(block)
+
+    def saved(self, block: Block, vault: Vault) -> None:
+        if self.stream_.endless:  # nothing reads them again, and they would pile up
+            vault.retire(block)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from tacit.data.stream import StreamInfo, TaskInfo
@@ -33,7 +33,10 @@ class Release:
     def save(self, folder: Path) -> None:
         """Write `model.safetensors`, `certificate.json` and, last, `release.json`: with it the release is whole."""
         folder.mkdir(parents=True, exist_ok=True)
-        save_file({name: value.contiguous() for name, value in self.tensors.items()}, folder / "model.safetensors")
+        model = folder / "model.safetensors"
+        model.unlink(missing_ok=True)
+        # As bytes: files that safetensors makes by itself are for their owner only, and a release is to be read.
+        model.write_bytes(save({name: value.contiguous() for name, value in self.tensors.items()}))
         self.certificate.save(folder / "certificate.json")
         facts = {"method": self.method, "task": asdict(self.task), "stream": asdict(self.info)}
         facts |= {} if self.settings is None else {"settings": dict(self.settings.plain), "code": self.settings.code}

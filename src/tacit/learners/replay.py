@@ -2,14 +2,16 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dp_accounting.dp_event import DpEvent
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, PlanError
+from tacit.learners.consumption import Consumption
 from tacit.learners.gradient import GradientLearner
-from tacit.learners.learner import reopened
-from tacit.memory import Memory, Schedule
+from tacit.learners.kept import reopened
+from tacit.memory import Leave, Memory, Schedule, most_read
 from tacit.privacy import calibrate
 from tacit.privacy.declared import Block
 from tacit.privacy.plan import GradientPlan
@@ -23,6 +25,12 @@ class ReplayLearner(GradientLearner):
     """A task's units are cut by one coin each: a share of them is the memory, the others are trained on."""
 
     memory_share: float = 0.1
+    """Of a task's units, how many are remembered instead of trained on, by one secret coin each."""
+    stay: int | None = None
+    """In how many later tasks a remembered record is read at most; then it is retired for good. None: in all."""
+    leave: Leave = "together"
+    """How a task's remembered records leave: all after `stay` tasks, or (thinning) an equal share after each of them,
+    by a secret tag of their own."""
 
     def start(self, stream: StreamInfo) -> None:
         if not 0 < self.memory_share < 1:
@@ -62,9 +70,14 @@ class ReplayLearner(GradientLearner):
 
     def _lists(self, schedule: Schedule) -> list[list[DpEvent]]:
         """What a unit may be charged in one task: it is trained on, or remembered."""
-        tasks = self.stream_.tasks
-        remembered = [events for task in tasks if (events := schedule.events(task.number))]
-        return [[self.train_event(task)] for task in tasks] + remembered
+        # A unit that does not recur is in one block: those that cost most speak for all. Else the ledger asks for each.
+        few = schedule.tasks_per_unit == 1 and not schedule.alone
+        blocks = most_read(schedule) if few else schedule.blocks
+        return self.train_lists() + [events for block in blocks if (events := schedule.events(block))]
+
+    def train_lists(self) -> list[list[DpEvent]]:
+        """What a unit that is trained on is charged, in each task of the stream (or of its period)."""
+        return [[self.train_event(task)] for task in self.stream_.tasks]
 
     def train_event(self, task: TaskInfo) -> DpEvent:
         """What a unit that is trained on is charged."""
@@ -87,8 +100,41 @@ class ReplayLearner(GradientLearner):
         train, memory = vault.split(block, {"train": 1 - self.memory_share, "memory": self.memory_share})
         return train, memory
 
+    def consumption(self, task: TaskInfo) -> Consumption:
+        memory = self.memory_.schedule.expected(task.number)
+        trained = super().consumption(task).trained
+        return Consumption(
+            trained=trained, read=memory.read, admitted=memory.admitted, retired=memory.retired, held=memory.held
+        )
+
+    def saved(self, block: Block, vault: Vault) -> None:
+        """Remembered records whose time is over are retired: the last task that read them need not be learnt again."""
+        number = next((task.number for task in reversed(self.tasks_) if task.name == block.task), None)
+        if number is not None:
+            self.memory_.retire(number, lambda task, part: self._found(task, part, block.part, vault), vault)
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.memory_.blocks)
+
     def take_up(self, vault: Vault, part: str) -> None:
-        where = "memory" if part == "all" else f"{part}/memory"
-        for task in self.tasks_:
-            if self.memory_.schedule.events(task.number):
-                self.memory_.blocks[task.number] = reopened(vault, self.stream_, task, where)
+        schedule, done = self.memory_.schedule, self.learnt
+        for number in schedule.held(done):
+            task = self.stream_.task(number)
+            assert task is not None  # it was learnt
+            reopen = partial(self._reopened, vault, task, part)
+            self.memory_.hold(number, done, reopen)
+
+    def _reopened(self, vault: Vault, task: TaskInfo, given: str, stays: int | None) -> Block:
+        return reopened(vault, self.stream_, task, self._part(given, stays))
+
+    def _found(self, number: int, stays: int, given: str, vault: Vault) -> Block:
+        """The handle of a part of an earlier task's memory."""
+        task = self.stream_.task(number)
+        assert task is not None  # it was learnt
+        return vault.find(self.stream_.name, task.name, self._part(given, stays))
+
+    def _part(self, given: str, stays: int | None) -> str:
+        """The name of a part of the memory, where the learner gets this part of a task's records."""
+        whole = "memory" if given == "all" else f"{given}/memory"
+        return f"{whole}/{stays}" if len(self.memory_.schedule.parts) > 1 else whole

@@ -23,7 +23,7 @@ from tacit.errors import ConfigError
 from tacit.models.lipschitz import Norm, check_layer, known_norm, operator_bound
 from tacit.models.parts import whole
 
-Wrapped = Literal["mlp", "tabular_mlp", "cnn", "cnn_patches"]
+Wrapped = Literal["mlp", "tabular_mlp", "cnn", "cnn_patches", "reduced_resnet18", "resnet18_lai"]
 WRAPPED: tuple[str, ...] = get_args(Wrapped)
 SHAPERS = (nn.Flatten, nn.Unflatten, nn.Identity)
 """Layers that only lay the numbers out otherwise."""

@@ -18,6 +18,7 @@ from tacit.privacy.billing import Biller
 from tacit.privacy.budget import Unit
 from tacit.privacy.declared import Block, Declared, in_the_set, label_set
 from tacit.privacy.exits import guarded
+from tacit.privacy.filters import RenyiFilter
 from tacit.privacy.ledger import Ledger, StreamTerms
 from tacit.privacy.sampling import coins
 from tacit.privacy.store import Store
@@ -93,6 +94,7 @@ class Admission:
             labels=row.labels or None,
             budget=terms.budget,
             tasks_per_unit=terms.tasks_per_unit,
+            records_per_unit=terms.records_per_unit,
             public=terms.public,
         )
 
@@ -142,6 +144,11 @@ class Admission:
         """Mark all finished work on the block's stream as released: after a crash between its save and its mark."""
         self._billing.settle(block.stream_id)
 
+    def left(self, block: Block) -> RenyiFilter:
+        """What an open block may still lose, as its filter; no record is looked at. Work that was begun and not
+        finished counts as not begun, so that a learner which is taken up again decides as it did."""
+        return self._billing.left(block)
+
     @property
     def has_store(self) -> bool:
         """Whether records can be kept for a later process."""
@@ -155,13 +162,18 @@ class Admission:
             self._records.pop(block.id, None)
 
     def retire(self, block: Block) -> None:
-        """Forget a block's records, in memory and in the store. What it was charged stays charged."""
+        """Forget a block's records, in memory and in the store, and end its meter. What was charged stays charged."""
         if self._billing.in_trial:
             raise VaultError("a trial of private tuning cannot retire records: the next trial reads them too")
         self.ledger.retire(block.id)
+        self._end(block)  # before the files: a kill in between, and the next call goes on here
         self._records.pop(block.id, None)
         if self._store is not None:
             self._store.delete(block.name)
+
+    def _end(self, block: Block) -> None:
+        """End what goes on until its block is retired."""
+        return
 
     def _of(self, block: Block) -> Records:
         try:

@@ -16,6 +16,7 @@ from dp_accounting import dp_event
 from tacit.errors import BudgetExceeded, VaultError
 from tacit.privacy import events
 from tacit.privacy.declared import Block
+from tacit.privacy.filters import RenyiFilter
 from tacit.privacy.ledger import Ledger, Ticket
 from tacit.privacy.store import Journal, Store
 
@@ -103,13 +104,27 @@ class Biller:
             bill.release(output_hash)
 
     def settle(self, stream: int) -> None:
-        """Release what this holder finished and saved, but did not mark, on a stream."""
-        for grant in self._ledger.statement(stream).grants:
-            if grant.state == "CHARGED" and grant.holder == self._holder and self._store is not None:
-                ticket = self._ledger.resume(pin=grant.pin, holder=self._holder)
-                if ticket is not None:
-                    self._ledger.release(ticket, None)
-                self._store.journal(grant.pin).close(forget=True)
+        """Release what this holder finished and saved, but did not mark, on a stream. A meter goes on until it ends."""
+        if self._store is not None:
+            for kind, name in self._ledger.unfinished(stream, self._holder):
+                if kind != "meter":
+                    self.end(name)
+
+    def end(self, pin: str) -> None:
+        """Release work of this holder that goes on no more, in whichever process it was begun."""
+        assert self._store is not None  # otherwise it is this process's own
+        journal = self._store.journal(pin)
+        try:
+            if (ticket := self._ledger.resume(pin=pin, holder=self._holder)) is not None:
+                self._ledger.release(ticket, None)
+        except BaseException:
+            journal.close()
+            raise
+        journal.close(forget=True)
+
+    def left(self, block: Block) -> RenyiFilter:
+        """What is left in an open block's filter, beside the unfinished work that this store would find again."""
+        return self._ledger.left(block.id, None if self._store is None else self._holder)
 
     def reserve(self, kind: str, reads: Charges, plan: Mapping[str, Any], pin: str) -> Bill:
         """Hold the budget of a grant, or find the grant again if this very work was begun and not finished."""

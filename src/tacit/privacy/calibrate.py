@@ -26,7 +26,8 @@ TOLERANCE = 1e-4
 """How close, relatively, a calibrated number is to the best one."""
 MOST_CHOICES = 12
 """So many choices of lists are priced one by one; beyond, the sum of the largest Rényi curves is the bound."""
-_MOST_NOISE, _LEAST_NOISE = 1e7, 1e-3
+MOST_NOISE, LEAST_NOISE = 1e7, 1e-3
+"""Between them a noise that fits is looked for."""
 _MOST_STEPS, _LEAST_RATE = 10**9, 1e-12
 _MOST_TRIALS = 60
 
@@ -74,11 +75,11 @@ def noise_for(
         return _log_ratio(event_of(math.exp(log_noise)), budget, method)
 
     found = _search(
-        cost, start=0.0, good=math.log(_MOST_NOISE), bad=math.log(_LEAST_NOISE), tolerance=tolerance, final=method
+        cost, start=0.0, good=math.log(MOST_NOISE), bad=math.log(LEAST_NOISE), tolerance=tolerance, final=method
     )
     if found is None:
         raise PlanError(
-            f"no noise up to {_MOST_NOISE:g} meets {budget}; "
+            f"no noise up to {MOST_NOISE:g} meets {budget}; "
             "use fewer steps, a smaller rate, or a larger epsilon or delta"
         )
     return math.exp(found)

@@ -10,7 +10,14 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from tacit.errors import CertificateError
 from tacit.privacy.budget import Adjacency, ClaimAdjacency, Unit
@@ -32,6 +39,12 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
 
 
+def _without_empty(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """What a short stream does not need is not in its file, so certificates that were signed before it was thought of
+    keep their text."""
+    return {key: value for key, value in values.items() if key != name or value}
+
+
 class Library(_Section):
     name: str
     version: str
@@ -51,9 +64,11 @@ class Observer(_Section):
 
     models: Literal["all_steps", "per_task", "final"] = "all_steps"
     noisy_gradients: Literal["visible", "hidden"] = "visible"
-    memory: Literal["secret", "exposed"] = "secret"
+    memory: Literal["secret", "exposed", "none"] = "secret"
+    """none: a task's records are read in no later one."""
     block_index: Literal["public", "secret"] = "public"
-    batch_membership: Literal["secret"] = "secret"
+    batch_membership: Literal["secret", "none"] = "secret"
+    """none: nothing was read in batches."""
     per_record_budgets: Literal["secret"] = "secret"
     metrics_released: tuple[str, ...] = ()
 
@@ -81,6 +96,17 @@ class TaskBound(_Section):
     events: tuple[dict[str, Any], ...]
 
 
+class TasksAlike(_Section):
+    """Tasks of a long stream that are not listed one by one: what one unit loses in each of them, at most."""
+
+    tasks: int
+    mode: Literal["committed", "open"]
+    epsilon: float | None
+    delta: float
+    events: tuple[dict[str, Any], ...]
+    """Of each such task; none where tasks with different events are counted together."""
+
+
 class OverTasks(_Section):
     """One way to compose the tasks; `applies` marks the one that holds for this stream."""
 
@@ -102,7 +128,24 @@ class Certified(_Section):
     accountant: str
     direction: Literal["max(add, remove)"] = "max(add, remove)"
     tasks: tuple[TaskBound, ...]
+    """Of a long stream the costliest and the last ones."""
     over_tasks: tuple[OverTasks, ...]
+    alike: tuple[TasksAlike, ...] = ()
+    """All other tasks."""
+
+    @property
+    def bounds(self) -> "tuple[TaskBound | TasksAlike, ...]":
+        """Every task, by itself or among those alike."""
+        return (*self.tasks, *self.alike)
+
+    @property
+    def all_tasks(self) -> int:
+        """How many tasks there are."""
+        return len(self.tasks) + sum(one.tasks for one in self.alike)
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_empty(plain(self), "alike")
 
 
 class Claims(_Section):
@@ -188,6 +231,7 @@ class Certificate(_Section):
     observer: Observer
     claims: Claims
     mechanisms: tuple[Mechanism, ...]
+    """Of a long stream the newest on the tasks that are listed."""
     labels: Labels
     task_schedule: Schedule
     assumptions: tuple[Assumption, ...]
@@ -197,6 +241,10 @@ class Certificate(_Section):
     ledger: LedgerSection
     data_fingerprint: str
     signature: Signature | None = Field(default=None)
+    other_mechanisms: dict[str, int] = Field(default_factory=dict)
+    """How many of each kind are not listed."""
+    beside: tuple[str, ...] = ()
+    """What else went into the release, in the learner's words: other streams, public records."""
 
     @property
     def epsilon(self) -> float | None:
@@ -207,6 +255,10 @@ class Certificate(_Section):
         """What is signed: everything but the signature, with sorted keys."""
         body = self.model_dump(mode="json", exclude={"signature"})
         return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_empty(_without_empty(plain(self), "other_mechanisms"), "beside")
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2)

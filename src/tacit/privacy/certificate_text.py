@@ -1,8 +1,10 @@
 """The certificate for people: one page of plain text."""
 
-from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate import Certificate, Certified, OverTasks
 
 _WIDTH = 100
+_TASKS = 12
+"""So many have a line of their own."""
 
 
 def text(certificate: Certificate) -> str:
@@ -14,7 +16,7 @@ def text(certificate: Certificate) -> str:
         *_row("method", certificate.method),
         *_row(
             "data",
-            f"stream {certificate.ledger.stream!r}, {len(certified.tasks)} task(s), ledger {certificate.ledger.id}",
+            f"stream {certificate.ledger.stream!r}, {certified.all_tasks:,} task(s), ledger {certificate.ledger.id}",
         ),
         *_row(
             "protects",
@@ -26,13 +28,17 @@ def text(certificate: Certificate) -> str:
         *_row("CERTIFIED", _bound(certified.epsilon, certified.delta)),
         *_row("", certified.reason),
         *_row("by", certified.accountant),
+        *(line for one in certificate.beside for line in _row("beside", one)),
         "",
         "  task by task",
-        *(f"    {task.task:<24} {_bound(task.epsilon, task.delta):<34} {task.mode}" for task in certified.tasks[:12]),
-        *([f"    … and {len(certified.tasks) - 12} more"] if len(certified.tasks) > 12 else []),
+        *(
+            f"    {task.task:<24} {_bound(task.epsilon, task.delta):<34} {task.mode}"
+            for task in certified.tasks[:_TASKS]
+        ),
+        *_others(certified),
         "  over tasks",
         *(
-            f"  {'→' if rule.applies else ' '} {rule.rule:<24} {_bound(rule.epsilon, rule.delta):<34} {rule.holds_for}"
+            f"  {'→' if rule.applies else ' '} {rule.rule:<24} {_over(rule, certified):<34} {rule.holds_for}"
             for rule in certified.over_tasks
         ),
     ]
@@ -61,10 +67,37 @@ def text(certificate: Certificate) -> str:
     return "\n".join(lines)
 
 
+def _others(certified: Certified) -> list[str]:
+    """The tasks that have no line of their own."""
+    losses = [task.epsilon for task in certified.bounds[min(_TASKS, len(certified.tasks)) :]]
+    if not losses:
+        return []
+    known = [loss for loss in losses if loss is not None]
+    most = max(known) if len(known) == len(losses) else None
+    bound = "some without a finite epsilon" if most is None else f"each at most ε = {most:.4g}"
+    return [f"    … and {certified.all_tasks - len(certified.tasks[:_TASKS]):,} other tasks, {bound}"]
+
+
 def _observer(certificate: Certificate) -> str:
     observer = certificate.observer
-    seen = "every noisy gradient and every model" if observer.models == "all_steps" else f"models ({observer.models})"
-    return f"someone who sees {seen}, and knows all other records; memory {observer.memory}, batches secret"
+    kinds = {*(one.kind for one in certificate.mechanisms), *certificate.other_mechanisms}
+    noisy = "gradient" if observer.batch_membership != "none" or "meter" in kinds else "sum"
+    seen = f"every noisy {noisy} and every model" if observer.models == "all_steps" else f"models ({observer.models})"
+    memory = (
+        "no memory, records are read in their own task only"
+        if observer.memory == "none"
+        else f"memory {observer.memory}"
+    )
+    batches = "no batches" if observer.batch_membership == "none" else "batches secret"
+    return f"someone who sees {seen}, and knows all other records; {memory}, {batches}"
+
+
+def _over(rule: OverTasks, certified: Certified) -> str:
+    """A rule that has no number since it needs the events of all tasks is not one that refuses to certify."""
+    known = all(task.epsilon is not None for task in certified.bounds)
+    if rule.epsilon is None and known and any(task.mode == "open" for task in certified.bounds):
+        return "not computed for open tasks"
+    return _bound(rule.epsilon, rule.delta)
 
 
 def _bound(epsilon: float | None, delta: float) -> str:

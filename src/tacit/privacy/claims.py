@@ -7,15 +7,18 @@ budget, accountant or ledger accepts, so a claim cannot become a certified numbe
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from tacit.errors import PlanError
 from tacit.privacy import rdp
 from tacit.privacy.budget import ClaimAdjacency
 
 Stream = Sequence[Sequence[Hashable]]
+
+LEARNER_ORDER = 128
+"""Orders up to it fit the budgets that Hassanpour et al. 2022 print."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +51,22 @@ def moments_accountant(rate: float, noise: float, steps: int, delta: float, max_
 
     A valid bound under add-or-remove and Poisson sampling, and a loose one; here it reproduces printed numbers.
     """
-    if not (0 < rate <= 1 and noise > 0 and steps >= 0 and 0 < delta < 1 and max_order >= 1):
-        raise PlanError(
-            "the moments accountant needs 0 < rate <= 1, noise > 0, steps >= 0, 0 < delta < 1 and max_order >= 1, "
-            f"got {rate}, {noise}, {steps}, {delta} and {max_order}"
-        )
+    return moments_of({(rate, noise): steps}, delta, max_order)
+
+
+def moments_of(steps: Mapping[tuple[float, float], int], delta: float, max_order: int = 32) -> float:
+    """The same of several kinds of steps together: by (rate, noise), how many of each."""
+    for (rate, noise), count in steps.items():
+        if not (0 < rate <= 1 and noise > 0 and count >= 0 and 0 < delta < 1 and max_order >= 1):
+            raise PlanError(
+                "the moments accountant needs 0 < rate <= 1, noise > 0, steps >= 0, 0 < delta < 1 and max_order >= 1, "
+                f"got {rate}, {noise}, {count}, {delta} and {max_order}"
+            )
 
     @cache
     def bound(order: int) -> float:
-        return (steps * _log_moment(rate, noise, order) - math.log(delta)) / order
+        spent = math.fsum(count * _log_moment(rate, noise, order) for (rate, noise), count in steps.items())
+        return (spent - math.log(delta)) / order
 
     # α is convex with α(0) = 0, so the bound falls to its least value and then rises: that is where it turns.
     top = 1
@@ -67,6 +77,18 @@ def moments_accountant(rate: float, noise: float, steps: int, delta: float, max_
     return bound(turn + max(1, top // 2))
 
 
+def moments_delta(rate: float, noise: float, steps: int, epsilon: float, max_order: int = 32) -> float:
+    """The same theorem's δ at ε: min over whole λ ≤ max_order of exp(steps·α(λ) − λε)."""
+    if not (0 < rate <= 1 and noise > 0 and steps >= 0 and epsilon >= 0 and max_order >= 1):
+        raise PlanError(
+            "the moments accountant needs 0 < rate <= 1, noise > 0, steps >= 0, epsilon >= 0 and max_order >= 1, "
+            f"got {rate}, {noise}, {steps}, {epsilon} and {max_order}"
+        )
+    exponents = (steps * _log_moment(rate, noise, order) - order * epsilon for order in range(1, max_order + 1))
+    return math.exp(min(0.0, *exponents))
+
+
+@lru_cache(maxsize=4096)
 def _log_moment(rate: float, noise: float, order: int) -> float:
     if rate == 1:
         return order * (order + 1) / (2 * noise**2)
@@ -147,7 +169,7 @@ def lifelong_ratios(delta_r: float, batch: float, norm: float) -> tuple[float, f
     return 2 * delta_r / (batch * norm), delta_r / batch
 
 
-def stream_wide(rate: float, noise: float, steps: int, delta: float, max_order: int = 128) -> Claim:
+def stream_wide(rate: float, noise: float, steps: int, delta: float, max_order: int = LEARNER_ORDER) -> Claim:
     """Hassanpour 2022: one budget for the whole stream, by the moments accountant (orders up to 128 fit)."""
     return Claim(
         paper="Hassanpour et al. 2022",
@@ -156,6 +178,29 @@ def stream_wide(rate: float, noise: float, steps: int, delta: float, max_order: 
         epsilon=moments_accountant(rate, noise, steps, delta, max_order),
         delta=delta,
         source="global privacy budget; q and steps are a fit, the paper's own do not give its numbers",
+        max_order=max_order,
+    )
+
+
+def hassanpour(spent: Sequence[float], limit: float | None, delta: float, max_order: int = LEARNER_ORDER) -> Claim:
+    """Hassanpour 2022, Section IV.A: a learner is replaced before it spends the global budget (GPB), a new one begins
+    with nothing spent, and so (ε_g, δ_g) holds for ever. `spent`: of each learner by now, by the moments accountant
+    over its own steps; `limit`: the GPB, where there is one.
+
+    It does not hold: a fresh learner is not a fresh budget. Budgets belong to records, and the next learner reads the
+    memory, and with an early start the same task, once more.
+    """
+    if not spent:
+        raise PlanError("the claim of a pool needs what one learner or more has spent, got none")
+    most = max(spent)
+    return Claim(
+        paper="Hassanpour et al. 2022, learners in turn",
+        formula=f"each learner's budget <= GPB, {len(spent)} learner(s), {most:.4g} spent by the one that spent most, "
+        "in the training steps of its tasks",
+        adjacency=ClaimAdjacency.STREAM,
+        epsilon=most if limit is None else max(most, limit),
+        delta=delta,
+        source="Section IV.A, by the moments accountant; a fresh learner is not a fresh budget, so it does not hold",
         max_order=max_order,
     )
 

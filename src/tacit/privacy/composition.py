@@ -1,4 +1,4 @@
-"""From the ledger's statement to the certified number: per task, and over tasks by every rule of composition.
+"""From the ledger's summary to the certified number: per task, and over tasks by every rule of composition.
 
 Guarantee: the certified ε is the ledger's own, by the one rule that holds for the stream as it was declared; the other
 rules are computed beside it and marked as not applying.
@@ -8,39 +8,48 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib import metadata
+from itertools import accumulate
 from typing import Any
 
 from dp_accounting import dp_event
 
 from tacit.privacy import accounting, events
 from tacit.privacy.budget import Adjacency, Budget
-from tacit.privacy.certificate import Certified, OverTasks, TaskBound
-from tacit.privacy.ledger import BlockStatement, Statement
+from tacit.privacy.certificate import Certified, OverTasks, TaskBound, TasksAlike
+from tacit.privacy.ledger import Alike, BlockStatement, Summary
+
+Bound = TaskBound | TasksAlike
+KINDS = 16
+"""So many kinds of tasks that are not listed are told apart, and more where a unit may be in more tasks."""
+EXACT_UP_TO = 100
+"""Of so many tasks the bound by a rule that does not apply is tight; of more it is the Rényi one."""
 
 
-def certified(statement: Statement, broken: str | None) -> Certified:
-    budget = statement.terms.budget
-    tasks = [_task(root, budget) for root in _roots(statement)]
-    rules = _over_tasks(statement, tasks)
+def certified(summary: Summary, broken: str | None) -> Certified:
+    """What is certified, task by task and over all of them."""
+    budget = summary.terms.budget
+    rules = _over_tasks(summary)
     applying = next(rule for rule in rules if rule.applies)
-    epsilon = None if broken else finite(statement.epsilon)
+    epsilon = None if broken else finite(summary.epsilon)
     reason = broken or ("" if epsilon is not None else "the charges have no finite epsilon") or applying.holds_for
     return Certified(
         epsilon=epsilon,
         delta=budget.delta,
         reason=reason,
-        curve=() if epsilon is None else _curve(statement, tasks, epsilon),
-        accountant=f"{statement.accountant}; dp-accounting {metadata.version('dp-accounting')}",
-        tasks=tuple(tasks),
+        curve=() if epsilon is None else _curve(summary, epsilon),
+        accountant=f"{summary.accountant}; dp-accounting {metadata.version('dp-accounting')}",
+        tasks=tuple(_task(leaves, budget) for leaves in _roots(summary)),
         over_tasks=tuple(rules),
+        alike=_not_listed(summary),
     )
 
 
-def _roots(statement: Statement) -> list[list[BlockStatement]]:
-    """The leaves of every task: a unit is in one of them."""
+def _roots(summary: Summary) -> list[list[BlockStatement]]:
+    """The leaves of every listed task: a unit is in one of them."""
     roots: dict[int, list[BlockStatement]] = {}
-    for block in statement.blocks:
+    for block in summary.blocks:
         if block.row.state != "split":
             roots.setdefault(block.row.root_id, []).append(block)
     return list(roots.values())
@@ -58,12 +67,34 @@ def _task(leaves: list[BlockStatement], budget: Budget) -> TaskBound:
     )
 
 
-def _over_tasks(statement: Statement, tasks: list[TaskBound]) -> list[OverTasks]:
+def _not_listed(summary: Summary) -> tuple[TasksAlike, ...]:
+    """All other tasks, those with the same events together; past the costliest kinds, all in one.
+
+    Those told apart are at least as many tasks as a unit is in, so that no check of a composition lacks events."""
+    listed, delta = Counter(summary.listed.values()), summary.terms.budget.delta
+    rest = [(one, one.tasks - listed[one.name]) for one in summary.alike if one.tasks > listed[one.name]]
+    before = accumulate((times for _, times in rest), initial=0)  # tasks of the kinds before each
+    apart = max(KINDS, sum(tasks < summary.terms.tasks_per_unit for _, tasks in zip(rest, before, strict=False)))
+    found = [_together(one, times, delta) for one, times in rest[:apart]]
+    if rest[apart:]:
+        first, _ = rest[apart]  # the costliest of them
+        opened = any(one.mode == "open" for one, _ in rest[apart:])
+        merged = replace(first, events=(), mode="open" if opened else "committed")
+        found.append(_together(merged, sum(times for _, times in rest[apart:]), delta))
+    return tuple(found)
+
+
+def _together(alike: Alike, times: int, delta: float) -> TasksAlike:
+    events = tuple(json.loads(text) for text in alike.events)
+    return TasksAlike(tasks=times, mode=alike.mode, epsilon=finite(alike.epsilon), delta=delta, events=events)
+
+
+def _over_tasks(summary: Summary) -> list[OverTasks]:
     """Every rule for a unit in n tasks; exactly one applies."""
-    terms, budget = statement.terms, statement.terms.budget
+    terms, budget = summary.terms, summary.terms.budget
     k = terms.tasks_per_unit
-    n = len(tasks) if k == 1 else min(k, len(tasks))
-    losses = sorted(map(_loss, tasks), reverse=True)[:n]
+    n = summary.tasks if k == 1 else min(k, summary.tasks)
+    tasks = [_together(one, one.tasks, budget.delta) for one in summary.alike]
     applies = "parallel" if k == 1 else "accountant" if terms.fixed_schedule else "adaptive filter"
 
     def rule(name: Any, epsilon: float, delta: float, holds_for: str) -> OverTasks:
@@ -71,16 +102,18 @@ def _over_tasks(statement: Statement, tasks: list[TaskBound]) -> list[OverTasks]
             rule=name, epsilon=finite(epsilon), delta=delta, tasks=n, applies=name == applies, holds_for=holds_for
         )
 
-    apart = not _correlated(statement, n)  # else the tasks of one unit share noise: no rule for independent ones holds
+    apart = not _correlated(summary, n)  # else the tasks of one unit share noise: no rule for independent ones holds
 
     def _all(method: accounting.Method) -> float:
         return together(tasks, n, budget.delta, budget.adjacency, method) if apart else math.inf
 
-    by_accountant = statement.epsilon if applies == "accountant" else _all(accounting.Method.BEST)
-    by_filter = statement.epsilon if applies == "adaptive filter" else _all(accounting.Method.RDP)
-    basic = sum(losses) if apart else math.inf
+    # A number that applies to nobody is not worth a loss distribution of thousands of tasks at every release.
+    best = accounting.Method.BEST if n <= EXACT_UP_TO else accounting.Method.RDP
+    by_accountant = summary.epsilon if applies == "accountant" else _all(best)
+    by_filter = summary.epsilon if applies == "adaptive filter" else _all(accounting.Method.RDP)
+    basic = sum(times * _loss(one) for one, times in costliest(tasks, n)) if apart else math.inf
     return [
-        rule("parallel", max(losses, default=0.0), budget.delta, "a unit that is in one task only"),
+        rule("parallel", max(map(_loss, tasks), default=0.0), budget.delta, "a unit that is in one task only"),
         rule("basic", basic, min(1.0, n * budget.delta), f"a unit in {n} tasks, plans chosen in any way"),
         rule("accountant", by_accountant, budget.delta, f"a unit in {n} tasks whose plans were fixed in advance"),
         rule(
@@ -92,39 +125,59 @@ def _over_tasks(statement: Statement, tasks: list[TaskBound]) -> list[OverTasks]
     ]
 
 
-def _correlated(statement: Statement, n: int) -> bool:
+def _correlated(summary: Summary, n: int) -> bool:
     """Whether noise was shared between tasks, priced for units of fewer than n of them."""
-    used = [grant.plan for grant in statement.grants if grant.state != "VOID"]
-    return any(plan.get("horizon", 1) > 1 and plan.get("participations", 1) < n for plan in used)
+    return any(0 < use.participations < n for use in summary.uses)
 
 
-def together(tasks: list[TaskBound], n: int, delta: float, adjacency: Adjacency, method: accounting.Method) -> float:
-    """ε of the n costliest tasks together; a task without an event list (open, or nothing certified) has none."""
-    worst = sorted(tasks, key=_loss, reverse=True)[:n]
-    if any(task.mode == "open" or task.epsilon is None for task in worst):
+def costliest(tasks: Iterable[Bound], n: int) -> list[tuple[Bound, int]]:
+    """The n tasks that cost most, those alike with their number."""
+    found: list[tuple[Bound, int]] = []
+    for one in sorted(tasks, key=_loss, reverse=True):
+        times = min(n, one.tasks if isinstance(one, TasksAlike) else 1)
+        if times > 0:
+            found.append((one, times))
+        n -= times
+    return found
+
+
+def together(tasks: Iterable[Bound], n: int, delta: float, adjacency: Adjacency, method: accounting.Method) -> float:
+    """ε of the n costliest tasks together; there is none with a task whose events are not known (open, nothing
+    certified, or a loss that no event of it explains): nothing is composed as free."""
+    worst = costliest(tasks, n)
+    if any(task.mode == "open" or (_loss(task) > 0 and not task.events) or task.epsilon is None for task, _ in worst):
         return math.inf
-    return accounting.epsilon(whole(event for task in worst for event in task.events), delta, adjacency, method)
+    counted = [(event, times) for task, times in worst for event in task.events]
+    return accounting.epsilon(_composed(counted), delta, adjacency, method)
 
 
 def whole(listed: Iterable[dict[str, Any]]) -> dp_event.DpEvent:
-    """Events of a certificate, composed; equal ones are counted, not repeated: a stream may have thousands of tasks."""
-    counts = Counter(json.dumps(event) for event in listed)
+    """Events of a certificate, composed."""
+    return _composed((event, 1) for event in listed)
+
+
+def _composed(listed: Iterable[tuple[dict[str, Any], int]]) -> dp_event.DpEvent:
+    """Equal events are counted, not repeated: a stream may have thousands of tasks."""
+    counts: Counter[str] = Counter()
+    for event, times in listed:
+        counts[json.dumps(event)] += times
     return events.compose(events.repeat(events.from_json(text), times) for text, times in counts.items())
 
 
-def _loss(task: TaskBound) -> float:
+def _loss(task: Bound) -> float:
     return math.inf if task.epsilon is None else task.epsilon
 
 
-def _curve(statement: Statement, tasks: list[TaskBound], epsilon: float) -> tuple[tuple[float | None, float], ...]:
+def _curve(summary: Summary, epsilon: float) -> tuple[tuple[float | None, float], ...]:
     """(ε, δ) at other δ, for streams whose units are in one committed task; otherwise the certified pair alone."""
-    budget = statement.terms.budget
-    if statement.terms.tasks_per_unit > 1 or any(task.mode == "open" for task in tasks):
+    budget = summary.terms.budget
+    if summary.terms.tasks_per_unit > 1 or any(one.mode == "open" for one in summary.alike):
         return ((epsilon, budget.delta),)
-    lists = {json.dumps(task.events, sort_keys=True): task.events for task in tasks}
+    lists = sorted({events for one in summary.alike for events in one.lists})  # another δ may have another worst part
 
     def at(delta: float) -> tuple[float | None, float]:
-        losses = [accounting.epsilon(whole(each), delta, budget.adjacency) for each in lists.values()]
+        composed = (whole(json.loads(text) for text in each) for each in lists)
+        losses = [accounting.epsilon(one, delta, budget.adjacency) for one in composed]
         return finite(max(losses, default=0.0)), delta
 
     larger = [at(budget.delta * 1e2)] if budget.delta * 1e2 < 1 else []

@@ -94,6 +94,7 @@ class Block:
     labels: tuple[Label, ...] | None
     budget: Budget
     tasks_per_unit: int
+    records_per_unit: int
     public: bool
 
     def __str__(self) -> str:

@@ -24,6 +24,7 @@ from dp_accounting.dp_event import (
     PoissonSampledDpEvent,
     RepeatAndSelectDpEvent,
     SelfComposedDpEvent,
+    ZCDpEvent,
 )
 
 from tacit.errors import PlanError
@@ -59,6 +60,11 @@ def gaussian(noise: float) -> DpEvent:
 def laplace(noise: float) -> DpEvent:
     """A sum whose units move it by at most 1 in L1, plus Laplace noise of scale `noise`."""
     return LaplaceDpEvent(_real("noise", noise))
+
+
+def zcdp(rho: float) -> DpEvent:
+    """Whatever happened, chosen as one goes, under a bound of α·rho on the Rényi divergence of every order α."""
+    return ZCDpEvent(_real("rho", rho))
 
 
 def poisson_gaussian(rate: float, noise: float, steps: int = 1) -> DpEvent:
@@ -177,6 +183,8 @@ def _encode(event: DpEvent) -> dict[str, Any]:
             return {"type": "gaussian", "noise": _real("noise", event.noise_multiplier)}
         case LaplaceDpEvent():
             return {"type": "laplace", "noise": _real("noise", event.noise_multiplier)}
+        case ZCDpEvent(xi=0):
+            return {"type": "zcdp", "rho": _real("rho", event.rho)}
         case PoissonSampledDpEvent():
             rate = _share("rate", event.sampling_probability)
             return {"type": "poisson", "rate": rate, "event": _encode(event.event)}
@@ -207,6 +215,7 @@ def _encode(event: DpEvent) -> dict[str, Any]:
 _DECODERS: dict[str, tuple[tuple[str, ...], Callable[..., DpEvent]]] = {
     "gaussian": (("noise",), gaussian),
     "laplace": (("noise",), laplace),
+    "zcdp": (("rho",), zcdp),
     "poisson": (("rate", "event"), lambda rate, event: PoissonSampledDpEvent(_share("rate", rate), event)),
     "composed": (("events",), ComposedDpEvent),
     "repeated": (("times", "event"), lambda times, event: SelfComposedDpEvent(event, _count("times", times))),

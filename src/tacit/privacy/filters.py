@@ -7,7 +7,7 @@ is not a guarantee (an odometer is not a filter): `epsilon` is B's and does not 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
@@ -16,7 +16,7 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import PlanError
-from tacit.privacy import rdp
+from tacit.privacy import calibrate, rdp
 from tacit.privacy.accounting import ORDERS, rdp_curve, rdp_to_epsilon
 from tacit.privacy.budget import Adjacency, Budget
 from tacit.privacy.events import gaussian
@@ -99,6 +99,26 @@ class RenyiFilter:
         rows = zip(spent, cost, self.limits, strict=True)
         return all(s >= 0 and c >= 0 and Fraction(s) + Fraction(c) <= Fraction(b) for s, c, b in _finite(rows))
 
+    def less(self, event: DpEvent, adjacency: Adjacency) -> Self | None:
+        """What is left after a charge, rounded down; None where it does not fit. Its additive δ is billed beside."""
+        cost = cost_units(self.cost(event, adjacency))
+        if not self.admits_units((0,) * len(cost), cost):
+            return None
+        left = (limit - each for limit, each in zip(self.limit_units, cost, strict=True))
+        return type(self)(orders=self.orders, limits=tuple(each / UNITS for each in left))
+
+    def least_noise(self, event_of: Callable[[float], DpEvent], adjacency: Adjacency) -> float | None:
+        """The least noise for which `event_of(noise)` still fits, within 1e-4 above it; None where none does."""
+
+        def over(log_noise: float) -> float:
+            cost = cost_units(self.cost(event_of(math.exp(log_noise)), adjacency))
+            return max(map(_log_ratio, cost, self.limit_units))
+
+        found = calibrate.bracketed(
+            over, 0.0, math.log(calibrate.MOST_NOISE), math.log(calibrate.LEAST_NOISE), calibrate.TOLERANCE
+        )
+        return None if found is None else math.exp(found)
+
     @property
     def limit_units(self) -> tuple[int, ...]:
         """The limits in nano-units, rounded down."""
@@ -112,6 +132,15 @@ class RenyiFilter:
 def cost_units(curve: Sequence[float]) -> tuple[int, ...]:
     """A curve in nano-units, rounded up: above 0 costs at least 1, what has no bound more than any limit."""
     return tuple(_units(value) for value in curve)
+
+
+def _log_ratio(cost: int, limit: int) -> float:
+    """At most 0 exactly where the cost is within the limit."""
+    if cost == limit:
+        return 0.0
+    if limit == 0 or cost >= INFINITE_UNITS:
+        return math.inf
+    return math.log(max(cost, 1e-3) / limit) or math.copysign(1e-15, cost - limit)  # a quotient may be rounded to 1
 
 
 def _units(value: float) -> int:

@@ -2,7 +2,8 @@
 
 Guarantee: each call of `gradient` draws every unit of every read by secret Poisson coins at the billed rate, clips each
 unit's gradient to the plan's bound, adds one draw of Gaussian noise of standard deviation noise · clip to the sum and
-divides by the public expected batch. Nothing is computed before the charge is durable; an empty draw still adds noise;
+divides by the public expected batch. By class, a step leaves out every record but those of the label whose turn it is,
+which the plan alone says. Nothing is computed before the charge is durable; an empty draw still adds noise;
 step n + 1 is refused; a step never releases two results.
 """
 
@@ -20,6 +21,7 @@ from tacit.errors import VaultError
 from tacit.gradients import Automatic, Clipper, ClipRule, Flat, PerLayer
 from tacit.privacy.ahead import Ahead
 from tacit.privacy.billing import Bill
+from tacit.privacy.budget import Adjacency
 from tacit.privacy.declared import Block, Read
 from tacit.privacy.exits import chunks, featurise, guarded
 from tacit.privacy.keys import SAMPLER, KeyRing
@@ -43,6 +45,12 @@ class Sampled:
     selected: Tensor | None
     """Which records the public rule keeps."""
 
+    def of(self, units: Tensor) -> Tensor:
+        """The label's place of the one record of each unit; −1 for a unit that has none."""
+        starts = torch.from_numpy(self.records.starts)
+        padded = torch.cat([self.y, self.y.new_tensor([-1])])
+        return torch.where(starts[units] < starts[units + 1], padded[starts[units]], -1)
+
 
 class Grant:
     """Made by `Vault.grant`. `for step in grant: grant.backward(); optimizer.step()`, or use `gradient()`."""
@@ -62,9 +70,10 @@ class Grant:
         self.step = 0
         self._model, self._clipper, self._reads = model, clipper, reads
         self._dice = KeyRing.subkey(reads[0].key, "dice")
-        said = [rows for one in model.modules() if isinstance(rows := getattr(one, "at_a_time", None), int)]
+        said = _at_a_time(model)
         self._bill, self._most = bill, min([most, *said])
-        self._expected = sum(sampled.rate * sampled.read.block.size for sampled in reads)
+        # By class a K-th of the records is expected in a step, however many a label really has.
+        self._expected = sum(sampled.rate * sampled.read.block.size for sampled in reads) / max(1, plan.classes)
         self._parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         total = sum(p.numel() for p in self._parameters.values())
         like = next(iter(self._parameters.values()))
@@ -75,7 +84,7 @@ class Grant:
 
     @property
     def expected_batch(self) -> float:
-        """The public divisor: Σ rate · nominal size."""
+        """The public divisor: Σ rate · nominal size; by class, over the number of classes."""
         return self._expected
 
     def __iter__(self) -> Iterator[int]:
@@ -134,8 +143,12 @@ class Grant:
         return out
 
     def _draw(self, step: int) -> list[Tensor]:
-        """Who takes part in a step, for every read."""
-        return [poisson(read.key, step, read.records.units, read.rate) for read in self._reads]
+        """Who takes part in a step, for every read; by class, of those whose turn it is."""
+        drawn = [poisson(read.key, step, read.records.units, read.rate) for read in self._reads]
+        place = self.plan.place(step)
+        if place is None:
+            return drawn
+        return [units[read.of(units) == place] for read, units in zip(self._reads, drawn, strict=True)]
 
     def _add_gradients(self, total: Tensor, drawn: list[Tensor]) -> None:
         """Add the clipped gradient of every drawn unit of every read."""
@@ -174,9 +187,10 @@ def prepare(read: Read, rate: float, records: Records, keys: KeyRing, ticket: Ti
     selected = None
     if read.select is not None:
         rule = torch.func.vmap(read.select)  # one record at a time: a rule cannot look at the others
+        rows = min([most, *(_at_a_time(read.select) if isinstance(read.select, nn.Module) else [])])
         parts = [
             guarded(partial(_selected, rule, records, y, index))
-            for index, _ in chunks(records, torch.arange(records.units), most)
+            for index, _ in chunks(records, torch.arange(records.units), rows)
         ]
         selected = torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool)
     key = keys.derive(SAMPLER, ticket.generation, ticket.grant, str(read.block.id), "rank 0")
@@ -193,7 +207,37 @@ def targets(block: Block, records: Records) -> Tensor:
 
 
 def _selected(rule: Callable[..., Tensor], records: Records, y: Tensor, index: Tensor) -> Tensor:
-    return rule(records.features(index), y[index]).bool()
+    with torch.no_grad():
+        return rule(records.features(index), y[index]).bool().cpu()
+
+
+def _at_a_time(model: nn.Module) -> list[int]:
+    """How many records at a time its parts want."""
+    return [rows for one in model.modules() if isinstance(rows := getattr(one, "at_a_time", None), int)]
+
+
+def check_classes(plan: GradientPlan, blocks: list[Block]) -> None:
+    """Refuse to go through the labels in turn where a unit could be read in the turns of two of them."""
+    for block in blocks if plan.classes else ():
+        if block.records_per_unit > 1:
+            raise VaultError(
+                f"a plan with classes={plan.classes} prices a unit as if it had one label, and a unit of "
+                f"{block.stream!r} may have {block.records_per_unit} records in a task, with as many labels; use "
+                "classes=0, or declare records_per_unit=1"
+            )
+        if block.budget.adjacency is not Adjacency.ADD_OR_REMOVE:
+            raise VaultError(
+                f"a plan with classes={plan.classes} prices a record that is added or removed, and {block.stream!r} "
+                f"protects neighbours by {block.budget.adjacency}, where a record may take two labels; use classes=0, "
+                "or a budget with adjacency='add-or-remove'"
+            )
+        labels = len(block.labels or ())
+        if plan.classes != labels if not plan.places else not all(0 <= place < labels for place in plan.places):
+            named = f"places {plan.places}" if plan.places else f"classes={plan.classes}"
+            raise VaultError(
+                f"a plan with {named} goes through the labels of a block in turn, and {block} has {labels} of them; "
+                "set classes to their number, or name the places of some of them"
+            )
 
 
 def clip_rule(plan: GradientPlan, model: nn.Module) -> ClipRule:

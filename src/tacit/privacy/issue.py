@@ -1,4 +1,4 @@
-"""Issuing a certificate: from the ledger's statement to the numbers that may be printed.
+"""Issuing a certificate: from the ledger's summary to the numbers that may be printed.
 
 Guarantee: the certified ε is the ledger's own, by the composition rule that holds for the stream as it was declared;
 the other rules are printed beside it and marked as not applying. Anything that voids the guarantee (test keys, records
@@ -8,22 +8,21 @@ let out raw, an audit above the bound) gives null and the reason, never a number
 import json
 import subprocess
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from tacit.errors import CertificateError
+from tacit.privacy.assumptions import assumptions, label_policy, metered_by
 from tacit.privacy.certificate import (
     FROM_DATA,
-    Assumption,
     Audit,
     Certificate,
     Claims,
-    LabelPolicy,
     Labels,
     LedgerSection,
     Library,
@@ -37,7 +36,7 @@ from tacit.privacy.claims import Claim
 from tacit.privacy.composition import certified as composed
 from tacit.privacy.composition import finite
 from tacit.privacy.functional import SHARED_NOISE
-from tacit.privacy.ledger import GrantStatement, Ledger, Statement
+from tacit.privacy.ledger import GrantStatement, Ledger, Summary
 from tacit.privacy.noise import CIPHER_CPU, CIPHER_GPU
 from tacit.privacy.tuned import Tuning
 
@@ -61,15 +60,22 @@ def issue(
     audits: Sequence[Audit] = (),
     observer: Observer | None = None,
     coins: str | None = None,
+    remembers: bool = True,
+    beside: Sequence[str] = (),
 ) -> Certificate:
-    """The certificate of a stream as the ledger stands now. `tuning`: how hyper-parameters were chosen (declared), and
-    `tuned` what was tried, on what data, in public words; `coins`: which public coins the bound is conditional on."""
-    statement = ledger.statement(stream_id)
-    terms, budget = statement.terms, statement.terms.budget
+    """The certificate of a stream as the ledger stands now.
+
+    `tuning`: how hyper-parameters were chosen (declared), and `tuned` what was tried, on what data, in public words;
+    `coins`: which public coins the bound is conditional on; `remembers`: whether records of a task are kept for later
+    ones; `beside`: what else went into the release, in public words."""
+    summary = ledger.summary(stream_id)
+    terms, budget = summary.terms, summary.terms.budget
     if tuning == "not accounted" and not terms.public:
         ledger.policy.require("allow_uncharged_tuning", what="a certificate of a model tuned on uncharged private data")
     test_keys = ledger.keys.test
-    certified = composed(statement, _reason(statement, test_keys))
+    certified = composed(summary, _reason(summary, test_keys))
+    if (by := metered_by(summary)) is not None:
+        certified = certified.model_copy(update={"accountant": certified.accountant.replace(summary.accountant, by)})
     refuting = [
         audit for audit in audits if certified.epsilon is not None and audit.epsilon_lower_bound > certified.epsilon
     ]
@@ -78,13 +84,14 @@ def issue(
             f"an audit found ε ≥ {refuting[0].epsilon_lower_bound:.4g}, above the certified {certified.epsilon:.4g}; "
             "nothing is certified until this is explained"
         )
-    if _tuned_here(statement) and tuning == "none":
+    if _tuned_here(summary) and tuning == "none":
         tuning = "charged"
-    if tuning == "charged" and not _tuned_here(statement):
+    if tuning == "charged" and not _tuned_here(summary):
         raise CertificateError(
             f"the settings are said to be tuned under a charge, and the ledger holds no tuning of {terms.name!r}; say "
             "how they were tuned"
         )
+    listed = [grant for grant in summary.grants if grant.state != "VOID"]
     return Certificate(
         id=uuid.uuid4().hex,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -95,15 +102,15 @@ def issue(
             kind=budget.unit,
             max_records_per_unit_per_task=terms.records_per_unit,
             max_tasks_per_unit=terms.tasks_per_unit,
-            overlap_policy="enforced" if _enforced(statement) else "declared",
+            overlap_policy="enforced" if summary.enforced else "declared",
         ),
         adjacency=budget.adjacency,
-        observer=observer or Observer(metrics_released=_metrics(statement)),
+        observer=observer or _observer(summary, remembers=remembers),
         claims=Claims(paper=tuple(_paper(claim) for claim in claims), certified=certified),
-        mechanisms=tuple(_mechanism(grant, test_keys) for grant in statement.grants if grant.state != "VOID"),
-        labels=Labels(policy=_label_policy(statement)),
+        mechanisms=tuple(_mechanism(grant, test_keys) for grant in listed),
+        labels=Labels(policy=label_policy(summary)),
         task_schedule=Schedule(plans_fixed_in_advance=terms.fixed_schedule),
-        assumptions=tuple(_assumptions(statement, test_keys, coins)),
+        assumptions=tuple(assumptions(summary, test_keys, coins)),
         tuning=f"{tuning}: {tuned}" if tuned else tuning,
         not_accounted=(
             *(("hyper-parameter tuning on private data",) if tuning == "not accounted" else ()),
@@ -111,29 +118,31 @@ def issue(
         ),
         audit=tuple(audits),
         ledger=LedgerSection(
-            id=statement.ledger,
+            id=summary.ledger,
             stream=terms.name,
             budget_epsilon=budget.epsilon,
             budget_delta=budget.delta,
-            head_seq=statement.head.seq,
-            head_hash=statement.head.hash,
-            policy=dict(statement.policy),
-            policy_digest=statement.policy_digest,
+            head_seq=summary.head.seq,
+            head_hash=summary.head.hash,
+            policy=dict(summary.policy),
+            policy_digest=summary.policy_digest,
             raised=tuple(
-                f"from ε = {r.before.epsilon:g} to {r.after.epsilon:g} by {r.by}: {r.why}" for r in statement.raises
+                f"from ε = {r.before.epsilon:g} to {r.after.epsilon:g} by {r.by}: {r.why}" for r in summary.raises
             ),
-            roll_backs_accepted=statement.reanchored,
+            roll_backs_accepted=summary.reanchored,
         ),
-        data_fingerprint=statement.identity,
+        data_fingerprint=summary.identity,
+        other_mechanisms=_not_listed(summary, listed),
+        beside=tuple(beside),
     )
 
 
-def _reason(statement: Statement, test_keys: bool) -> str | None:
+def _reason(summary: Summary, test_keys: bool) -> str | None:
     if test_keys:
         return "the keys of sampler and noise are test keys that anyone can recompute: not private"
-    if statement.reanchored:
-        return "a roll-back of the ledger was accepted, so charges may be missing: " + "; ".join(statement.reanchored)
-    reasons = {why for _, why in statement.exposures}
+    if summary.reanchored:
+        return "a roll-back of the ledger was accepted, so charges may be missing: " + "; ".join(summary.reanchored)
+    reasons = set(summary.exposed)
     if reasons == {FROM_DATA}:
         return "label sets were read off the data (unsafe exit), and one record decides them: not private"
     if reasons and reasons <= {SHARED_NOISE, FROM_DATA}:
@@ -141,106 +150,49 @@ def _reason(statement: Statement, test_keys: bool) -> str | None:
             "all records share one draw of noise (unsafe exit, the functional mechanism as published), so differences "
             "of perturbed records are exact: not private"
         )
-    if any(block.row.exposed for block in statement.blocks):
+    if reasons:
         return "records were let out raw (unsafe exit): not private"
     return None
 
 
-def _assumptions(statement: Statement, test_keys: bool, coins: str | None) -> list[Assumption]:
-    terms = statement.terms
-    person = f"one {terms.budget.unit} is in at most {terms.tasks_per_unit} task(s)"
-    exposed = any(block.row.exposed for block in statement.blocks)
-
-    def one(name: str, state: Any, says: str) -> Assumption:
-        return Assumption(name=name, state=state, says=says)
-
-    found = [
-        one(
-            "units",
-            "checked" if _enforced(statement) else "declared",
-            f"{person}, with at most {terms.records_per_unit} record(s) in each",
-        ),
-        one(
-            "secure noise",
-            "violated" if test_keys else "checked",
-            "sampler and noise keys come from operating-system entropy",
-        ),
-        one(
-            "no raw records",
-            "violated" if exposed else "checked",
-            "records left the vault only through charged mechanisms",
-        ),
-        one(
-            "separate examples",
-            "checked",
-            "model, loss and feature maps treat each record by itself (tested on synthetic records)",
-        ),
-        *(one(*facts) for facts in _public_facts(_label_policy(statement))),
-        one("secrets", "declared", "the key file, the store and the stored records are secret"),
-    ]
-    if any(grant.kind == "gradient" for grant in statement.grants):
-        coined = "batches are drawn by the vault's secret Poisson coins at the billed rate"
-        found.append(one("poisson", "checked", coined))
-    if terms.tasks_per_unit > 1 and terms.fixed_schedule:
-        found.append(one("fixed schedule", "declared", "the plans of all tasks were fixed before the first release"))
-    if coins is not None:
-        found.append(one("public coins", "declared", f"the bound is conditional on public coins: {coins}"))
-    if statement.raises:
-        found.append(one("raised budget", "declared", "the decision to raise the budget did not depend on releases"))
-    if any("through" in grant.plan for grant in statement.grants):
-        found.append(one("feature maps", "declared", "feature maps inside the vault are public or already released"))
-    return found
-
-
-def _public_facts(policy: LabelPolicy) -> list[tuple[str, Any, str]]:
-    """What is said not to depend on the data; a label set that was taken from them is not among it."""
-    facts = "nominal sizes, number and timing of tasks do not depend on the data"
-    if policy == "learned privately":
-        learned = "label sets left the vault by charged mechanisms only"
-        return [("public facts", "declared", f"candidate labels, {facts}"), ("label sets", "checked", learned)]
-    if policy == "from data, not private":
-        return [("public facts", "declared", facts), ("label sets", "violated", "label sets do not depend on the data")]
-    return [("public facts", "declared", facts if policy == "none" else f"label sets, {facts}")]
-
-
 def _mechanism(grant: GrantStatement, test_keys: bool) -> Mechanism:
     gradient = grant.kind == "gradient"
+    metered = "all units in every step, each until its own losses reach its bound; who is out stays secret"
     return Mechanism(
         grant=grant.id,
         kind=grant.kind,
         state="RELEASED" if grant.state == "RELEASED" else "CHARGED" if grant.state == "CHARGED" else "RESERVED",
         plan=dict(grant.plan),
         reads=tuple({"block": block, "event": json.loads(event)} for block, event in grant.reads),
-        sampler="poisson, secret coins" if gradient else "all units, once",
+        sampler="poisson, secret coins" if gradient else metered if grant.kind == "meter" else "all units, once",
         denominator="public expected batch" if gradient else "none, or the public nominal size",
         noise="TEST KEYS" if test_keys else f"one draw on the sum; CPU: {CIPHER_CPU}; GPU: {CIPHER_GPU}",
     )
 
 
-def _label_policy(statement: Statement) -> LabelPolicy:
-    """Where the label sets come from, as the ledger has seen it; the least private source counts."""
-    if any(why == FROM_DATA for _, why in statement.exposures):
-        return "from data, not private"
-    if any(grant.kind == "label set" and grant.state != "VOID" for grant in statement.grants):
-        return "learned privately"
-    sets = {block.row.task: block.row.labels for block in statement.blocks}
-    if not any(sets.values()):
-        return "none"
-    if len(sets) == 1:
-        return "declared public"
-    return "declared constant" if len(set(sets.values())) == 1 else "declared per task"
+def _not_listed(summary: Summary, listed: Sequence[GrantStatement]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for use in summary.uses:
+        counts[use.kind] += use.grants
+    counts.subtract(grant.kind for grant in listed)
+    return {kind: count for kind, count in sorted(counts.items()) if count > 0}
 
 
-def _tuned_here(statement: Statement) -> bool:
-    return any(grant.kind == "tuning" for grant in statement.grants)
+def _tuned_here(summary: Summary) -> bool:
+    return any(use.kind == "tuning" for use in summary.uses)
 
 
-def _metrics(statement: Statement) -> tuple[str, ...]:
-    return tuple(sorted({grant.kind for grant in statement.grants if grant.kind in ("accuracy", "count")}))
+def _observer(summary: Summary, *, remembers: bool) -> Observer:
+    kinds = {use.kind for use in summary.uses}
+    return Observer(
+        memory="secret" if remembers else "none",
+        batch_membership="none" if kinds and "gradient" not in kinds else "secret",
+        metrics_released=_metrics(summary),
+    )
 
 
-def _enforced(statement: Statement) -> bool:
-    return all(block.row.overlap == "enforced" for block in statement.blocks)
+def _metrics(summary: Summary) -> tuple[str, ...]:
+    return tuple(sorted({use.kind for use in summary.uses if use.kind in ("accuracy", "count")}))
 
 
 def _paper(claim: Claim) -> PaperClaim:

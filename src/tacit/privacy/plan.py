@@ -26,6 +26,11 @@ class GradientPlan:
 
     Guarantee: (with the vault) each block read at `rate` loses at most `event`. Under replace-one and zero-out the
     same event is priced for those neighbours.
+
+    By class (`classes` = K > 0): the steps go through K labels in turn, and a step reads only records of the label
+    whose turn it is. Whatever label an added or removed record has, all other steps are the same with and without it,
+    so it is read in at most ⌈steps/K⌉ of them, and no more are priced. The vault refuses units with several records
+    (of several labels) and neighbours that replace a record (by one of another label).
     """
 
     rate: float
@@ -34,6 +39,10 @@ class GradientPlan:
     clip: float = 1.0
     clipping: str = "flat"
     """flat: min(1, C/‖g‖). automatic: C/(‖g‖ + 0.01). per-layer: C/√L for each of the L parameters."""
+    classes: int = 0
+    """K: how many labels the steps go through in turn. 0: every step reads records of all labels."""
+    places: tuple[int, ...] = ()
+    """Which ones, by their places in the public label set. (): all of them, in its order."""
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
@@ -46,6 +55,16 @@ class GradientPlan:
         _positive("clip", self.clip, "it bounds what one unit can change")
         if self.clipping not in ("flat", "automatic", "per-layer"):
             raise PlanError(f"clipping must be 'flat', 'automatic' or 'per-layer', got {self.clipping!r}")
+        if isinstance(self.classes, bool) or not isinstance(self.classes, int) or self.classes < 0:
+            raise PlanError(
+                f"classes must be a whole number ≥ 0, got {self.classes!r}; 0 reads all labels in every step"
+            )
+        if self.places and (len(set(self.places)) != self.classes or len(self.places) != self.classes):
+            raise PlanError(
+                f"places must name {self.classes} labels, each once, got {len(self.places)} of them, "
+                f"{len(set(self.places))} different; a label that came twice in a turn would be read twice as often as "
+                "is priced"
+            )
 
     @classmethod
     def for_budget(
@@ -56,6 +75,7 @@ class GradientPlan:
         steps: int,
         clip: float = 1.0,
         clipping: str = "flat",
+        classes: int = 0,
         tasks_per_unit: int = 1,
         open: bool = False,
     ) -> "GradientPlan":
@@ -63,9 +83,21 @@ class GradientPlan:
 
         `open`: for a block that is admitted with `open=True, like=plan`.
         """
-        plan = cls(rate=rate, steps=steps, noise=1.0, clip=clip, clipping=clipping)  # bad values fail before the search
+        # Bad values fail before the search.
+        plan = cls(rate=rate, steps=steps, noise=1.0, clip=clip, clipping=clipping, classes=classes)
         search = calibrate.open_gradient_noise if open else calibrate.gradient_noise
-        return replace(plan, noise=search(budget, rate=rate, steps=steps, times=tasks_per_unit))
+        return replace(plan, noise=search(budget, rate=rate, steps=plan.turns, times=tasks_per_unit))
+
+    @property
+    def turns(self) -> int:
+        """In how many of the steps one unit may be read: all, or by class those of its own label."""
+        return -(-self.steps // max(1, self.classes))
+
+    def place(self, step: int) -> int | None:
+        """Public: the place of the label that is read in a step. None: all of them are."""
+        if not self.classes:
+            return None
+        return self.places[step % self.classes] if self.places else step % self.classes
 
     @property
     def event(self) -> dp_event.DpEvent:
@@ -73,12 +105,12 @@ class GradientPlan:
         return self.event_at(self.rate)
 
     def event_at(self, rate: float, shared: int = 1) -> dp_event.DpEvent:
-        """What a block that is read at `rate` in every step is charged.
+        """What a block that is read at `rate` is charged, for each step in which one unit of it may be read.
 
         `shared`: of how many tasks of the grant one unit may be part. They share one draw of noise, so the unit moves
         the sum by up to `shared · clip`; the sum is post-processing of as many releases with noise/√shared each.
         """
-        return events.poisson_gaussian(rate, self.noise / math.sqrt(shared), self.steps)
+        return events.poisson_gaussian(rate, self.noise / math.sqrt(shared), self.turns)
 
     @property
     def std(self) -> float:
@@ -86,7 +118,9 @@ class GradientPlan:
         return self.noise * self.clip
 
     def describe(self) -> dict[str, object]:
-        return {"plan": "gradient", **asdict(self)}
+        """For pins and ledgers; what is not used is left out, so that older ones stay what they were."""
+        told = {name: value for name, value in asdict(self).items() if value or name not in ("classes", "places")}
+        return {"plan": "gradient", **told}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ _THEIRS = {
 
 
 class Unsupported(Exception):
-    """This method has no bound for this event, or none that can be afforded."""
+    """This method has no bound for this event (zCDP, chosen as one goes, has no fixed losses), or none affordable."""
 
 
 class _TooManyPoints(Exception):

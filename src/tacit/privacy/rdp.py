@@ -18,6 +18,7 @@ from dp_accounting.dp_event import (
     PoissonSampledDpEvent,
     RepeatAndSelectDpEvent,
     SelfComposedDpEvent,
+    ZCDpEvent,
 )
 from dp_accounting.rdp import rdp_privacy_accountant as reference
 from numpy.typing import NDArray
@@ -105,6 +106,8 @@ def _curve(event: DpEvent, adjacency: Adjacency, orders: tuple[float, ...]) -> A
             return _gaussian(event.noise_multiplier / doubled, np.array(orders))
         case LaplaceDpEvent():
             return _laplace(event.noise_multiplier / doubled, np.array(orders))
+        case ZCDpEvent(xi=0):  # two units, each within its own rho: (√rho + √rho)² by Minkowski
+            return np.maximum(np.array(orders) * float(event.rho) * doubled**2, _LEAST if event.rho else 0.0)
         case PoissonSampledDpEvent() if event.sampling_probability == 0:
             return np.zeros(len(orders))
         case PoissonSampledDpEvent() if event.sampling_probability == 1:

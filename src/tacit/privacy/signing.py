@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit.errors import CertificateError
-from tacit.privacy.certificate import Certificate, Signature
+from tacit.privacy.certificate import Certificate, Signature, TaskBound
 
 
 def new_key(path: str | Path) -> Path:
@@ -76,15 +76,19 @@ def verify(certificate: Certificate, public_key: str | Path) -> None:
 
 
 def reprice(certificate: Certificate) -> None:
-    """Raise CertificateError where a bound is smaller than its own events, tasks or mechanisms allow."""
+    """Raise CertificateError where a bound is smaller than its own events, tasks or mechanisms allow.
+
+    Tasks of different events that are counted together have no events to price: what they state is at most what is
+    certified, and a unit's composition that would need them is refused."""
     from tacit.privacy import accounting
     from tacit.privacy.composition import together, whole
 
     certified = certificate.claims.certified
-    for bound in certified.tasks:
+    for bound in certified.bounds:
         if bound.mode == "committed" and bound.epsilon is not None:
             cost = accounting.epsilon(whole(bound.events), bound.delta, certificate.adjacency)
-            _at_least(bound.epsilon, cost, f"task {bound.task} states ε = {bound.epsilon:.4g}, but its events cost")
+            name = f"task {bound.task}" if isinstance(bound, TaskBound) else f"one of {bound.tasks} tasks"
+            _at_least(bound.epsilon, cost, f"{name} states ε = {bound.epsilon:.4g}, but its events cost")
     if certified.epsilon is None:
         return
     applying = [rule for rule in certified.over_tasks if rule.applies]
@@ -92,11 +96,11 @@ def reprice(certificate: Certificate) -> None:
     if len(applying) != 1 or (expected and applying[0].rule != expected):
         raise CertificateError("the certificate does not say which rule of composition applies; do not rely on it")
     what = f"the certified ε is {certified.epsilon:.4g}, but"
-    for bound in certified.tasks:
+    for bound in certified.bounds:
         _at_least(certified.epsilon, math.inf if bound.epsilon is None else bound.epsilon, f"{what} one task costs")
-    n = min(certificate.unit.max_tasks_per_unit, len(certified.tasks))
-    if n > 1 and all(bound.mode == "committed" for bound in certified.tasks):
-        cost = together(list(certified.tasks), n, certified.delta, certificate.adjacency, accounting.Method.BEST)
+    n = min(certificate.unit.max_tasks_per_unit, certified.all_tasks)
+    if n > 1 and all(bound.mode == "committed" for bound in certified.bounds):
+        cost = together(certified.bounds, n, certified.delta, certificate.adjacency, accounting.Method.BEST)
         _at_least(certified.epsilon, cost, f"{what} a unit in {n} tasks loses")
     for mechanism in certificate.mechanisms:
         for read in mechanism.reads:

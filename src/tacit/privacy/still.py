@@ -2,9 +2,9 @@
 
 Guarantee: after `unchanged`, every buffer of the modules is what it was; a module that wrote one (running statistics
 are raw sums of records) is put back and refused. Inside `dice`, torch's generators start from a secret seed of the
-step, so that a step with dropout or a noise layer gives the same result when it is redone after a crash. The seed must
-be secret: the coins of a row depend on its place in the batch, so with known coins one record more or less would change
-the gradients of others.
+step, whatever the module is, so that a step with dropout or a noise layer gives the same result when it is redone after
+a crash. The seed must be secret: the coins of a row depend on its place in the batch, so with known coins one record
+more or less would change the gradients of others.
 """
 
 from collections.abc import Iterator
@@ -63,12 +63,12 @@ def unchanged(*modules: nn.Module | None) -> Iterator[None]:
 
 @contextmanager
 def dice(module: nn.Module, key: bytes, step: int) -> Iterator[None]:
-    """Around a step: random layers draw from a seed of (key, step), and the caller's generators stay as they are."""
-    drops = any("drop" in type(one).__name__.lower() or getattr(one, "dropout", 0) for one in module.modules())
-    if not (drops or is_random(module)):
-        yield
-        return
-    devices = list({p.device.index or 0 for p in module.parameters() if p.is_cuda})
+    """Around a step: what is random in it draws from a seed of (key, step), and the caller's generators stay as they
+    are. For every module: whether one throws dice (RReLU, a function's dropout, a skipped block) cannot be seen."""
+    devices = sorted({t.device.index or 0 for t in chain(module.parameters(), module.buffers()) if t.is_cuda})
+    seed = int.from_bytes(key[:8], "big") + step
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(int.from_bytes(key[:8], "big") + step)
+        # One by one: torch.manual_seed would also leave the seed in the generators of devices that are not put back.
+        for generator in (torch.default_generator, *(torch.cuda.default_generators[device] for device in devices)):
+            generator.manual_seed(seed)
         yield

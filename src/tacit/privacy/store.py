@@ -1,4 +1,4 @@
-"""What the vault keeps on disk: memory blocks and the journal of steps taken. Owner-only, deletable, never a pickle.
+"""What the vault keeps on disk: memory blocks, the steps taken, what units have spent. Owner-only, never a pickle.
 
 Guarantee: a step of a grant never lets out two different results (the same noise on two gradients would cancel). The
 journal holds a checksum of every result, written before it leaves; a step that is redone after a crash must give the
@@ -11,10 +11,12 @@ import hashlib
 import os
 import secrets
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, tensor
 
 from tacit.errors import VaultError
 from tacit.privacy.pin import checksum
@@ -28,7 +30,7 @@ class Journal:
     def __init__(self, path: Path | None) -> None:
         self._entries: list[tuple[int, int]] = []
         self._file = None
-        self._path, self._closed = path, False
+        self._path, self._closed, self._forgotten = path, False, False
         if path is None:
             return
         self._file = open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0)  # noqa: SIM115, PTH123
@@ -40,6 +42,8 @@ class Journal:
                 "another process, or another grant in this one, is using this work; wait for it or close it"
             ) from None
         raw = self._file.read()
+        if not raw:
+            _sync(path.parent)  # the file may be new: its name lasts before anything is written under it
         whole = len(raw) - len(raw) % _ENTRY.size  # a torn last entry belongs to a step that released nothing
         self._entries = [_ENTRY.unpack_from(raw, at) for at in range(0, whole, _ENTRY.size)]
         self._file.seek(whole)
@@ -69,6 +73,14 @@ class Journal:
                 ) from None
         self._entries.append(mark)
 
+    def begin(self) -> int:
+        """The number of a new step, durable before it returns: no crash gives it, and so its noise, a second time."""
+        step = len(self._entries)
+        self.leave(step, (step, 0))
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+        return step
+
     def keep(self, result: Tensor) -> None:
         """Write down the one result of an exit that releases once, before it leaves."""
         self.leave(0, checksum(result))
@@ -97,11 +109,61 @@ class Journal:
 
     def close(self, *, forget: bool = False) -> None:
         self._closed = True
-        if self._file is not None and not self._file.closed:
-            for file in (self._path, self._result) if forget else ():
+        if self._file is None:
+            return
+        if forget and not self._forgotten:  # once: the same work may have begun anew since
+            self._forgotten = True
+            for file in (self._path, self._result):
                 if file is not None:
                     file.unlink(missing_ok=True)
-            self._file.close()
+        self._file.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """One state of a meter."""
+
+    units: Tensor
+    """What each unit has spent: private."""
+    steps: int
+    """How many steps the journal had."""
+    token: int
+    """The newest ticket of the grant under which this may have been spent: one that the ledger has passed is old."""
+
+
+class Tally:
+    """What each unit of a metered block has spent: private, in memory or in a file. `write` is durable when it returns,
+    whole or not at all."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._held: Spent | None = None
+
+    def read(self) -> Spent | None:
+        """None: not there, or not to be read."""
+        if self._path is None:
+            return self._held
+        try:
+            found = load_file(self._path)
+            steps, token = found["place"].tolist()
+            return Spent(units=found["spent"], steps=steps, token=token)
+        except (OSError, SafetensorError, KeyError, ValueError):
+            return None
+
+    def write(self, spent: Spent) -> None:
+        if self._path is None:
+            self._held = spent
+            return
+        try:
+            place = tensor([spent.steps, spent.token])
+            save_tensors({"spent": spent.units, "place": place}, self._path, durable=True)
+        except (OSError, SafetensorError):
+            raise VaultError("cannot write the meters of this block: is the disk full? Nothing was released") from None
+
+    def delete(self) -> None:
+        self._held = None
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
 
 class Store:
@@ -141,8 +203,22 @@ class Store:
         tensors: dict[str, Tensor] = load_file(path)
         return tensors
 
+    def tally(self, block: str, pin: str, grant: str) -> Tally:
+        return Tally(self.path / "blocks" / f"{block}.{pin}.{grant}.safetensors")
+
+    def tallies(self, block: str, pin: str) -> dict[str, Tally]:
+        """The tallies of a meter, by grant: one of them goes on, at most."""
+        found = (self.path / "blocks").glob(f"{block}.{pin}.*.safetensors")
+        return {path.name.split(".")[2]: Tally(path) for path in sorted(found)}
+
+    def metered(self, block: str) -> list[str]:
+        """The pins of a block's meters that did not end."""
+        return sorted({path.name.split(".")[1] for path in (self.path / "blocks").glob(f"{block}.*.*.safetensors")})
+
     def delete(self, block: str) -> None:
-        self._block(block).unlink(missing_ok=True)
+        """Forget a block's records and what they have spent."""
+        for path in (self.path / "blocks").glob(f"{block}.*"):
+            path.unlink(missing_ok=True)
 
     def _block(self, block: str) -> Path:
         return self.path / "blocks" / f"{block}.safetensors"
@@ -158,10 +234,22 @@ class Store:
         return path
 
 
-def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Whole or not at all, and for the owner only."""
+def save_tensors(tensors: dict[str, Tensor], path: Path, *, durable: bool = False) -> None:
+    """Whole or not at all, and for the owner only. `durable`: also after a power cut, once it returned."""
     draft = path.with_suffix(".new")
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft)
     draft.chmod(0o600)
+    if durable:
+        _sync(draft)
     draft.replace(path)
+    if durable:
+        _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -8,6 +8,7 @@ Conditions: the declarations are true (`Declared`), the store and the key file a
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +21,24 @@ from tacit.data.places import positions
 from tacit.data.stream import Label
 from tacit.errors import VaultError
 from tacit.gradients import Clipper
-from tacit.privacy import exits, rowwise, toeplitz
-from tacit.privacy.billing import Bill
+from tacit.privacy import exits, rowwise
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.declared import Block, Loss, Read, label_space, several
-from tacit.privacy.grant import Grant, clip_rule, prepare
+from tacit.privacy.grant import Grant, check_classes, clip_rule, prepare, targets
 from tacit.privacy.issue import issue
-from tacit.privacy.keys import NOISE
+from tacit.privacy.keys import NOISE, SAMPLER
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.meter import Meter, MeterPlan, foretell
 from tacit.privacy.noise import gaussian_
+from tacit.privacy.once import Once
 from tacit.privacy.pin import checksum, pin
 from tacit.privacy.plan import GradientPlan, LabelPlan, Plan, SumPlan
 from tacit.privacy.still import unchanged
-from tacit.privacy.store import Store
+from tacit.privacy.store import Store, Tally
 from tacit.privacy.tuning import TuningPlan, Winner, draw_trials
-from tacit.privacy.unsafe import Unsafe
 
 
-class Vault(Unsafe):
+class Vault(Once):
     """`Vault(ledger)` keeps records in memory; `Vault(ledger, store=folder)` also resumes and keeps memory on disk."""
 
     def __init__(self, ledger: Ledger, store: str | Path | None = None, *, max_batch: int = 4096) -> None:
@@ -47,8 +48,9 @@ class Vault(Unsafe):
             raise VaultError(f"max_batch must be ≥ 1, got {max_batch}; it is how many records fit in memory at a time")
         super().__init__(ledger, None if store is None else Store(store))
         self._most = max_batch
+        self._meters: dict[int, Meter] = {}
 
-    def commit(self, reads: Mapping[Block, Sequence[Plan | dp_event.DpEvent]]) -> None:
+    def commit(self, reads: Mapping[Block, Sequence[Plan | MeterPlan | dp_event.DpEvent]]) -> None:
         """Bill all that will ever be read of these blocks, in one transaction. The exits then take their entries."""
         self.ledger.commit(
             {
@@ -65,12 +67,14 @@ class Vault(Unsafe):
         loss: Loss,
         *,
         work: Mapping[str, Any] | None = None,
+        reader: str | None = None,
     ) -> Grant:
         """Reserve `plan.steps` noisy gradients of `model` on the reads, in one transaction over all their blocks.
 
         Units (records or persons, as the budget says) are drawn, clipped and summed as wholes. `work` is the public
         configuration (learning rate, optimizer): with a store, the same call after a crash resumes the same grant
-        and is billed once; another configuration, model or folder needs a new grant.
+        and is billed once; another configuration, model or folder needs a new grant. `reader`: a public name of who
+        reads ("learner 2"), for the ledger's view of each reader; it changes nothing of the charge.
         """
         if not isinstance(plan, GradientPlan) or not isinstance(model, nn.Module):
             raise VaultError(f"grant takes (blocks, GradientPlan, module, loss), got {type(plan).__name__} as the plan")
@@ -79,14 +83,15 @@ class Vault(Unsafe):
             raise VaultError("a grant reads one or more blocks, each of them once; merge the reads of one block")
         if len({read.block.stream_id for read in reads}) > 1:
             raise VaultError("a grant reads blocks of one stream; ask for one grant per stream and add the gradients")
+        check_classes(plan, [read.block for read in reads])
         shared = min(reads[0].block.tasks_per_unit, len({read.block.root for read in reads}))
         rates = [plan.rate if read.rate is None else read.rate for read in reads]
         records = [self._of(read.block) for read in reads]
         clipper = Clipper(model, loss, clip_rule(plan, model))
-        for read, found in zip(reads, records, strict=True):
-            rowwise.check_training(read, found, model, loss, clipper)
+        rowwise.check_reads(reads, records, model, loss, clipper)
+        described = plan.describe() | ({} if reader is None else {"reader": reader})
         name = pin(
-            plan=plan.describe(),
+            plan=described,
             reads=[
                 [read.block.id, read.block.labels, found.digest, rate, read.select, read.through]
                 for read, found, rate in zip(reads, records, rates, strict=True)
@@ -96,7 +101,7 @@ class Vault(Unsafe):
             work=dict(work or {}),
         )
         charges = [(read.block, plan.event_at(rate, shared)) for read, rate in zip(reads, rates, strict=True)]
-        bill = self._billing.reserve("gradient", charges, plan.describe(), name)
+        bill = self._billing.reserve("gradient", charges, described, name)
         keys, ticket = self.ledger.keys, bill.ticket
         try:
             sampled = [
@@ -111,6 +116,54 @@ class Vault(Unsafe):
         return Grant(
             plan=plan, model=model, clipper=clipper, reads=sampled, bill=bill, noise_key=noise_key, most=self._most
         )
+
+    def meter(self, block: Block, plan: MeterPlan) -> Meter:
+        """One charge for all that `Meter.gradient` will ever read of the block: noise is chosen as one goes, and each
+        unit is used until its own losses reach the plan's ρ. With a store, a later process takes the meter up again.
+        """
+        if not isinstance(plan, MeterPlan):
+            raise VaultError(f"meter takes (block, MeterPlan), got {type(plan).__name__} as the plan")
+        if self._billing.in_trial:
+            raise VaultError("a trial of private tuning cannot use a meter; use grants in trials")
+        records = self._of(block)
+        y = targets(block, records)
+        if (before := self._meters.pop(block.id, None)) is not None:
+            before.pause()
+        name = pin(kind="meter", plan=plan.describe(), block=block.id, records=records.digest)
+        if self._store is not None:
+            foretell(self.ledger, self._store, block, name)
+        bill = self._billing.reserve("meter", [(block, plan.event)], plan.describe(), name)
+        keys, ticket = self.ledger.keys, bill.ticket
+        # The ledger raises the token whenever a meter is taken up: whatever became of the store, no noise comes twice.
+        own = (ticket.generation, ticket.grant, str(ticket.token))
+        try:
+            self._meters[block.id] = Meter(
+                plan=plan,
+                block=block,
+                records=records,
+                y=y,
+                bill=bill,
+                tally=Tally(None) if self._store is None else self._store.tally(block.name, name, ticket.grant),
+                keys=(keys.derive(NOISE, *own), keys.derive(SAMPLER, *own)),
+                most=self._most,
+                held=partial(self._of, block),
+                live=partial(self.ledger.require_live, block.id),
+                count=partial(self._counted, block),
+            )
+        except BaseException:
+            if bill.charged:
+                bill.journal.close()
+            else:
+                bill.void()
+            raise
+        return self._meters[block.id]
+
+    def _end(self, block: Block) -> None:
+        """End the block's meter, also one that an earlier process asked for: its keys need not be kept any longer."""
+        if (meter := self._meters.pop(block.id, None)) is not None:
+            meter.close()
+        for name in () if self._store is None else self._store.metered(block.name):
+            self._billing.end(name)
 
     def sums(
         self,
@@ -163,7 +216,7 @@ class Vault(Unsafe):
     def count(self, block: Block, plan: SumPlan) -> float:
         """Noisy number of units."""
         units = float(self._of(block).units)
-        return float(self._release("count", block, plan, lambda: torch.tensor([units]), shape=(1,), bound=1.0))
+        return self._counted(block, plan, lambda: units)
 
     def accuracy(self, block: Block, predict: Callable[[Tensor], Tensor], plan: SumPlan) -> float:
         """Noisy accuracy: Σ over units of their share of right answers, over the public nominal size.
@@ -235,58 +288,3 @@ class Vault(Unsafe):
     def certificate(self, block: Block, *, method: str, **said: Any) -> Certificate:
         """What the ledger supports for the block's stream, as of now; see `issue` for what else can be said."""
         return issue(self.ledger, block.stream_id, method=method, **said)
-
-    def _release(
-        self,
-        kind: str,
-        block: Block,
-        plan: SumPlan,
-        compute: Callable[[], Tensor],
-        *,
-        shape: tuple[int, ...],
-        bound: float,
-        detail: Mapping[str, Any] | None = None,
-    ) -> Tensor:
-        """Bill, compute, add noise, let out: the one path of every sum-like exit. `bound`: the sensitivity."""
-        if not isinstance(plan, SumPlan):
-            raise VaultError(f"{kind} takes a SumPlan, got {type(plan).__name__}")
-        if plan.horizon > 1 and plan.participations < block.tasks_per_unit:
-            raise VaultError(
-                f"a unit of {block.stream!r} may be in {block.tasks_per_unit} tasks, the plan covers "
-                f"{plan.participations}; set participations={block.tasks_per_unit}"
-            )
-        described = {**plan.describe(), "kind": kind, "shape": list(shape), **(detail or {})}
-        keys = self.ledger.keys
-        series = f"{block.stream}/{kind}/{plan.series}/{pin(**described)[:16]}" if plan.horizon > 1 else None
-        bill = self._bill(kind, block, plan.event, described, series=series, horizon=plan.horizon)
-        if (before := bill.journal.kept()) is not None:
-            bill.release()
-            return before
-        total = compute().to(torch.float64)
-        if series is None:
-            key = keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)
-            noise = gaussian_(torch.empty(shape, dtype=torch.float64), key, 0, plan.std)
-        else:  # noise of this task = e_t Σ_k g_k z_{t−k}; the z of earlier tasks are derived again, by their grants
-            members = bill.ticket.series
-            noise = torch.zeros(shape, dtype=torch.float64)
-            for weight, grant in zip(toeplitz.inverse(plan.horizon), reversed(members), strict=False):
-                key = keys.derive(NOISE, bill.ticket.generation, "series", grant)
-                noise += weight * gaussian_(torch.empty(shape), key, 0, plan.std)
-            noise *= toeplitz.easing(plan.horizon, plan.participations)[len(members) - 1]
-        out = (total + bound * noise).to(torch.float32)
-        bill.journal.keep(out)
-        bill.release()
-        return out
-
-    def _bill(
-        self,
-        kind: str,
-        block: Block,
-        event: dp_event.DpEvent,
-        described: Mapping[str, Any],
-        *,
-        series: str | None = None,
-        horizon: int = 1,
-    ) -> Bill:
-        name = pin(kind=kind, plan=described, block=block.id, records=self._of(block).digest)
-        return self._billing.bill(kind, [(block, event)], described, name, series=series, horizon=horizon)

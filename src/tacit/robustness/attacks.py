@@ -2,9 +2,13 @@
 
 The attacker knows the model and the right label, and follows the gradient of the cross-entropy of the learner's own
 `scores` to the record; where answers are drawn at random, the mean gradient over `draws` evaluations (Athalye et al.
-2018). Guarantee: a changed record is within `radius` of the record, and within the public range of features where the
-record is. Random starts and noise come from a fixed public seed; torch's generators and the modes of modules stay as
-they are. An attack that fails proves nothing: `certified` does.
+2018). A sure answer hides its gradient, since that of the cross-entropy underflows: there the attacker follows the
+margin between the best other label and the right one. Where this has no gradient either (`flat`), no step is taken, and
+that is reported, never taken for robustness.
+
+Guarantee: a changed record is within `radius` of the record, and within the public range of features where the record
+is. Random starts and noise come from a fixed public seed; torch's generators and the modes of modules stay as they are.
+An attack that fails proves nothing: `certified` does.
 
 FGSM     Goodfellow et al. 2015: one step of the whole radius.
 I-FGSM   Kurakin et al. 2017: 10 steps of radius/10, each cut to the ball.
@@ -13,7 +17,9 @@ PGD      Madry et al. 2018: 40 steps of 2.5·radius/40 from a random point of th
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 import torch
@@ -25,7 +31,7 @@ from tacit.errors import ConfigError
 from tacit.learners.core import Core, differentiable
 from tacit.models.lipschitz import Norm, known_norm
 from tacit.models.parts import whole
-from tacit.robustness.balls import anywhere, inside, steepest
+from tacit.robustness.balls import anywhere, inside, steepest, unit
 
 Kind = Literal["fgsm", "ifgsm", "mim", "pgd"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -33,6 +39,8 @@ STEPS = {"fgsm": 1, "ifgsm": 10, "mim": 10, "pgd": 40}
 NAMES = {"fgsm": "FGSM", "ifgsm": "I-FGSM", "mim": "MIM", "pgd": "PGD"}
 ROWS = 512
 """So many records are attacked together."""
+SURE = 1e-6
+"""A smaller cross-entropy has a gradient that is lost in rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +93,11 @@ class Attack:
     def starts_anywhere(self) -> bool:
         return self.kind == "pgd" if self.random_start is None else self.random_start
 
+    @property
+    def ball(self) -> str:
+        """Norm and radius, as people write them."""
+        return f"{self.norm.upper().replace('LINF', 'L∞')} {self.radius:g}"
+
     def describe(self) -> str:
         """All that decides what it finds, in one line."""
         steps = f"{self.taken} step{'s' if self.taken > 1 else ''} of {self.stride:.4g}"
@@ -92,8 +105,7 @@ class Attack:
         momentum = f", decay {self.decay:g}" if self.kind == "mim" else ""
         drawn = f", gradients over {self.draws} draws" if self.draws > 1 else ""
         cut = "no range" if self.range is None else f"features in [{self.range[0]:g}, {self.range[1]:g}]"
-        ball = f"{self.norm.upper().replace('LINF', 'L∞')} {self.radius:g}"
-        return f"{NAMES[self.kind]}, {ball}, {steps} from {start}{momentum}{drawn}, {cut}"
+        return f"{NAMES[self.kind]}, {self.ball}, {steps} from {start}{momentum}{drawn}, {cut}"
 
 
 def attack(
@@ -111,18 +123,49 @@ def attack(
 
 
 def gradient(learner: Core, x: Tensor, y: Tensor, task: TaskInfo | None = None, *, draws: int = 1) -> Tensor:
-    """∇ₓ of the cross-entropy of the learner's scores, the mean over so many evaluations; 0 where it is not finite."""
-    total = torch.zeros_like(x)
+    """∇ₓ of the cross-entropy of the learner's scores, the mean over so many evaluations; of a row that is answered so
+    surely that it is lost, of the margin. 0 where it is not finite."""
+    found, losses = _followed(learner, x, y, task, draws, partial(cross_entropy, reduction="none"))
+    sure = (losses < SURE) | still(found)
+    if bool(sure.any()):
+        found[sure] = _followed(learner, x[sure], y[sure], task, draws, margin)[0]
+    return found
+
+
+def flat(learner: Core, x: Tensor, y: Tensor, task: TaskInfo | None = None, *, draws: int = 1, seed: int = 0) -> Tensor:
+    """Which records have no gradient at all: an attack that follows gradients says nothing about these."""
+    with learner.public_dice(seed):
+        parts = zip(torch.split(x.detach(), ROWS), torch.split(y, ROWS), strict=True)
+        found = [still(gradient(learner, rows, right, task, draws=draws)) for rows, right in parts]
+    return torch.cat(found) if found else torch.zeros(0, dtype=torch.bool)
+
+
+def still(found: Tensor) -> Tensor:
+    """Rows that are 0 throughout."""
+    return (found == 0).flatten(1).all(1)
+
+
+def margin(scores: Tensor, y: Tensor) -> Tensor:
+    """The best score of another label minus that of the right one; 0 where one of them is not finite."""
+    right = scores.gather(1, y[:, None]).squeeze(1)
+    best = scores.scatter(1, y[:, None], -torch.inf).amax(1)
+    return torch.where(best.isfinite() & right.isfinite(), best - right, 0.0)
+
+
+def _followed(
+    learner: Core, x: Tensor, y: Tensor, task: TaskInfo | None, draws: int, loss: Callable[[Tensor, Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The gradient of a loss to the records and the loss of each, the means over so many evaluations."""
+    total, losses = torch.zeros_like(x), torch.zeros(len(x), device=x.device)
     for _ in range(draws):
         with differentiable():
             leaf = x.detach().requires_grad_()
             scores = learner.scores(leaf, task)
-            if not scores.requires_grad:  # nothing is learnt yet: all labels alike
-                return total
-            loss = cross_entropy(scores, y.to(scores.device), reduction="sum")
-            (found,) = torch.autograd.grad(loss, leaf)
-        total += found
-    return torch.nan_to_num(total / draws, nan=0.0, posinf=0.0, neginf=0.0)
+            found = loss(scores, y.to(scores.device))
+            losses += found.detach().to(losses) / draws
+            if found.requires_grad:  # otherwise nothing is learnt yet: all labels alike
+                total += torch.autograd.grad(found.sum(), leaf)[0]
+    return torch.nan_to_num(total / draws, nan=0.0, posinf=0.0, neginf=0.0), losses
 
 
 def _attacked(
@@ -136,8 +179,7 @@ def _attacked(
     for _ in range(how.taken):
         found = gradient(learner, now, y, task, draws=how.draws)
         if how.kind == "mim":
-            length = found.flatten(1).abs().sum(1).clamp(min=1e-30).view(-1, *[1] * (x.dim() - 1))
-            found = velocity = how.decay * velocity + found / length
+            found = velocity = how.decay * velocity + unit(found, 1)
         room = torch.where(found > 0, high - now, now - low)
         moved = now + steepest(found, how.stride, how.norm, room)
         now = (x + inside(moved - x, how.radius, how.norm)).clamp(low, high)

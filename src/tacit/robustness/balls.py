@@ -18,12 +18,21 @@ def steepest(gradient: Tensor, size: float, norm: Norm, room: Tensor) -> Tensor:
     if norm == "linf":
         return size * gradient.sign()
     if norm == "l2":
-        return size * torch.nn.functional.normalize(rows, dim=1, eps=TINY).view_as(gradient)
+        return size * unit(gradient, 2)
     order = rows.abs().argsort(dim=1, descending=True, stable=True)
     free = torch.where(rows == 0, 0.0, room.flatten(1).clamp(min=0)).gather(1, order)
     used = free.cumsum(1) - free
     taken = torch.minimum(free, (size - used).clamp(min=0))
     return (torch.zeros_like(rows).scatter(1, order, taken) * rows.sign()).view_as(gradient)
+
+
+def unit(gradient: Tensor, order: int) -> Tensor:
+    """Each row over its length in this norm, however small it is; 0 stays 0."""
+    rows = gradient.flatten(1)
+    largest = rows.abs().amax(1, keepdim=True)
+    even = torch.where(largest > 0, rows / largest, 0.0)  # squares of small numbers would be lost
+    lengths: Tensor = even.norm(order, dim=1, keepdim=True)
+    return (even / lengths.clamp(min=1)).view_as(gradient)
 
 
 def inside(change: Tensor, radius: float, norm: Norm) -> Tensor:

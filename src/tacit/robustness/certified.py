@@ -5,7 +5,8 @@ f_j(x) the expected score of label j, and bounds of it from so many draws, the a
 E_lb(f_j) ≥ e^{2ε} max_{i≠j} E_ub(f_i) + (1 + e^ε) δ   (Proposition 2)
 for some (ε, δ) that the noise gives at that radius: σ = √(2 ln(1.25/δ)) L/ε, ε ≤ 1. `radius` takes the best of them.
 bound="smoothing" uses the noise's being Gaussian in full: L = σ/2 · (Φ⁻¹(E_lb) − Φ⁻¹(E_ub)) (Cohen et al. 2019; for
-scores in [0, 1] Salman et al. 2019), which is never smaller.
+scores in [0, 1] Salman et al. 2019), which is never smaller. Where several networks answer, f_j is the mean or the
+maximum of their expected scores, which is as stable as each of them (`behind`).
 
 Guarantee: the certificates of one record are all right with probability at least 1 − `error` over the draws, whatever
 the other records are: the bounds hold for both sides of every label together, so the answer may be chosen from the same
@@ -14,6 +15,7 @@ by Clopper–Pearson), which the learner's answers estimate from fewer draws.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,9 +29,9 @@ from tacit.data.stream import TaskInfo
 from tacit.errors import ConfigError
 from tacit.learners.core import Core, answering
 from tacit.models.lipschitz import Norm, known_norm, within
-from tacit.models.noisy import Noisy
 from tacit.models.parts import whole
 from tacit.robustness.attacks import ROWS
+from tacit.robustness.behind import Committee, Member, Rule, committee
 
 Array = NDArray[np.float64]
 Votes = Literal["soft", "hard"]
@@ -54,14 +56,10 @@ class Certified:
         return float(held.double().mean())
 
 
-def why_not(learner: Core) -> str | None:
-    """Why there is no certificate for a learner; None where there is one."""
-    name = type(learner).__name__
-    if type(learner).scores is not Core.scores or type(learner).logits is not Core.logits:
-        return f"{name} looks at a record in more ways than through one noise layer"
-    if not isinstance(learner.model_, Noisy):
-        return "its network has no noise layer (model: {network: noisy})"
-    return None
+def why_not(learner: Core, task: TaskInfo | None = None) -> str | None:
+    """Why there is no certificate for a learner as it is now (on records of a given task); None where there is one."""
+    found = committee(learner, task)
+    return found if isinstance(found, str) else None
 
 
 def certify(
@@ -77,23 +75,21 @@ def certify(
     seed: int = 0,
 ) -> Certified:
     """The answer to each record and how far it holds. `error`: for each record, that its certificate is wrong."""
-    if (reason := why_not(learner)) is not None:
-        raise ConfigError(f"nothing can be certified: {reason}; it can be attacked")
+    found = committee(learner, task)
+    if isinstance(found, str):
+        raise ConfigError(f"nothing can be certified: {found}; it can be attacked")
     _check(draws, error, votes, bound)
-    model = learner.model_
-    assert isinstance(model, Noisy)
-    allowed = torch.ones(len(learner.labels_), dtype=torch.bool) if task is None else learner.mask(task)
-    labels = allowed.nonzero().squeeze(1)
-    with learner.public_dice(seed), answering(model):
-        parts = [_totals(model, rows.to(learner.device), labels, draws, votes) for rows in torch.split(x, ROWS)]
-    totals = torch.cat(parts) if parts else torch.zeros(0, len(labels), dtype=torch.float64)
-    low, high = bounds(totals.numpy(), draws, error, votes)
-    best = totals.argmax(1)
-    lower, upper = _best_and_next(low, high, best.numpy())
-    own = model.std * (pixeldp(lower, upper) if bound == "pixeldp" else smoothing(lower, upper))
-    # A change within r of the asked norm is within r times this of the layer's.
-    found = own / within(known_norm(norm), model.norm, math.prod(x.shape[1:]))
-    return Certified(predicted=labels[best], radius=torch.from_numpy(found), norm=norm)
+    known_norm(norm)
+    with learner.public_dice(seed), answering(learner.model_):
+        parts = [_totals(member, x, learner.device, draws, votes) for member in found.members]
+    expected, low, high = _together(found, parts, draws, error, votes)
+    best = expected.argmax(1)
+    lower, upper = _best_and_next(low, high, best)
+    stable = pixeldp(lower, upper) if bound == "pixeldp" else smoothing(lower, upper)
+    # A change within r of the asked norm is within r times `within` of the layer's, and moves a network by that over σ.
+    moved = [within(norm, one.network.norm, math.prod(x.shape[1:])) / one.network.std for one in found.members]
+    radius = torch.from_numpy(stable / max(moved))
+    return Certified(predicted=found.labels[torch.from_numpy(best)], radius=radius, norm=norm)
 
 
 def bounds(totals: Array, draws: int, error: float, votes: Votes) -> tuple[Array, Array]:
@@ -127,19 +123,47 @@ def smoothing(lower: Array, upper: Array) -> Array:
     return np.asarray(np.maximum(np.nan_to_num(found, nan=0.0, posinf=0.0), 0))
 
 
-def _totals(model: Noisy, x: Tensor, labels: Tensor, draws: int, votes: Votes) -> Tensor:
-    """Sums over draws of the scores of some labels."""
-    total = torch.zeros(len(x), len(labels), dtype=torch.float64, device=x.device)
-    own = labels.to(x.device)
-    for logits in model.evaluations(x, draws):
-        if votes == "soft":
-            total += logits.double().softmax(1)[:, own]
-        else:
-            total.scatter_add_(1, logits[:, own].argmax(1, keepdim=True), torch.ones_like(total[:, :1]))
-    return total.cpu()
+def _totals(member: Member, x: Tensor, device: str, draws: int, votes: Votes) -> Array:
+    """Sums over draws of a member's scores: (records, its labels)."""
+    own = member.labels.to(device)
+    parts = [torch.zeros(0, len(own), dtype=torch.float64)]
+    with member.asked() as network:
+        for rows in torch.split(x, ROWS):
+            total = torch.zeros(len(rows), len(own), dtype=torch.float64, device=device)
+            for logits in network.evaluations(rows.to(device), draws):
+                if votes == "soft":
+                    total += logits.double().softmax(1)[:, own]
+                else:
+                    total.scatter_add_(1, logits[:, own].argmax(1, keepdim=True), torch.ones_like(total[:, :1]))
+            parts.append(total.cpu())
+    return torch.cat(parts).numpy()
 
 
-def _best_and_next(low: Array, high: Array, best: NDArray[np.int64]) -> tuple[Array, Array]:
+def _together(
+    asked: Committee, totals: Sequence[Array], draws: int, error: float, votes: Votes
+) -> tuple[Array, Array, Array]:
+    """The committee's scores as estimated, and bounds of them as expected: (records, labels of any member). The bounds
+    of all members of a record hold together with probability at least 1 − error."""
+    each = [bounds(total, draws, error / len(totals), votes) for total in totals]
+    known = asked.labels
+    columns = [torch.searchsorted(known, member.labels).numpy() for member in asked.members]
+
+    def combined(scores: Sequence[Array]) -> Array:
+        laid = np.zeros((len(scores), len(scores[0]), len(known)))
+        for place, (one, own) in enumerate(zip(scores, columns, strict=True)):
+            laid[place][:, own] = one
+        return _rule(asked.rule, laid)
+
+    return combined([one / draws for one in totals]), combined([b[0] for b in each]), combined([b[1] for b in each])
+
+
+def _rule(rule: Rule, laid: Array) -> Array:
+    """(members, records, labels) to (records, labels). A label that a member does not know has 0 there."""
+    found: Array = laid.mean(0) if rule == "mean" else laid.max(0)
+    return found
+
+
+def _best_and_next(low: Array, high: Array, best: NDArray[np.intp]) -> tuple[Array, Array]:
     """The lower bound of the best label, and the largest upper bound of the others (0 where there are none)."""
     rows = np.arange(len(best))
     others = high.copy()

@@ -2,6 +2,7 @@
 
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.terms import (
+    Alike,
     BlockRow,
     BlockStatement,
     GrantStatement,
@@ -9,11 +10,14 @@ from tacit.privacy.ledger.terms import (
     Raise,
     Statement,
     StreamTerms,
+    Summary,
     Ticket,
+    Use,
     Verification,
 )
 
 __all__ = [
+    "Alike",
     "BlockRow",
     "BlockStatement",
     "GrantStatement",
@@ -22,6 +26,8 @@ __all__ = [
     "Raise",
     "Statement",
     "StreamTerms",
+    "Summary",
     "Ticket",
+    "Use",
     "Verification",
 ]

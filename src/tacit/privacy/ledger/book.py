@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine
 
 from tacit.errors import LedgerError
 from tacit.privacy.keys import KeyRing
-from tacit.privacy.ledger import chain, engine, opening
+from tacit.privacy.ledger import chain, engine, opening, schema
 from tacit.privacy.ledger.anchor import Anchor
 from tacit.privacy.ledger.chain import Transaction
 from tacit.privacy.ledger.prices import Prices
@@ -73,8 +73,9 @@ class Book:
             raise LedgerError(f"there is no ledger at {place}; check the path")
         base, anchor = engine.connect(place, busy_s=cls.busy_s), Anchor(place)
         try:
+            if not opening.begun(base, str(place)):
+                raise LedgerError(f"there is no ledger at {place}; check the path")
             with writing(base, place, anchor) as txn:
-                opening.require_begun(txn.connection, str(place))
                 lost = anchor.read_loosely()
                 txn.record("reanchor", {"by": by, "why": why, "lost": None if lost is None else lost.seq})
             return txn.head
@@ -161,6 +162,7 @@ def writing(base: Engine, path: Path, anchor: Anchor | None) -> Iterator[Transac
     with ExitStack() as lock:
         with engine.transaction(base, str(path), write=True) as connection:
             txn = Transaction(connection)
+            schema.require_current(connection)  # under the lock that the transaction has taken
             yield txn
             if txn.broken:
                 raise LedgerError("a call inside together() failed, so nothing of it was written; try it again")

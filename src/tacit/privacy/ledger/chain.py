@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select
 
 from tacit.errors import LedgerError
-from tacit.privacy.ledger import projection
+from tacit.privacy.ledger import projection, schema
 from tacit.privacy.ledger.tables import log
 from tacit.privacy.ledger.terms import Head
 
@@ -59,7 +59,6 @@ class Transaction:
         text = canonical(body)
         seq, previous = self.head.seq + 1, self.head.hash
         self.head = Head(seq=seq, hash=seal(previous, seq, kind, text))
-        self.connection.execute(
-            insert(log), {"seq": seq, "kind": kind, "body": text, "previous": previous, "hash": self.head.hash}
-        )
+        row = {"seq": seq, "kind": kind, "body": text, "previous": previous, "hash": self.head.hash}
+        self.connection.execute(insert(log), row | {"format": schema.CURRENT})
         projection.apply(self.connection, seq, kind, json.loads(text))

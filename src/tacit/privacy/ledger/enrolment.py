@@ -13,6 +13,7 @@ from sqlalchemy import Connection, func, insert, select
 
 from tacit.errors import LedgerError
 from tacit.privacy.keys import KeyRing
+from tacit.privacy.ledger import tally
 from tacit.privacy.ledger.chain import Transaction
 from tacit.privacy.ledger.making import stream_row
 from tacit.privacy.ledger.tables import log, members
@@ -30,11 +31,9 @@ def enroll(
         )
     units = np.ascontiguousarray(names, dtype=np.uint64).view(np.int64)
     here = _of_task(connection, stream_id, task)
-    count = func.count().label("tasks")
-    query = select(members.c.unit, count).where(members.c.stream_id == stream_id, members.c.task != task)
-    full = [unit for unit, tasks in connection.execute(query.group_by(members.c.unit)) if tasks >= tasks_per_unit]
+    full = _full(connection, stream_id, task, units, tasks_per_unit)
     inside = np.isin(units, here)
-    allowed: NDArray[np.bool_] = inside | ~np.isin(units, np.array(full, dtype=np.int64))
+    allowed: NDArray[np.bool_] = inside | ~np.isin(units, full)
     new = np.unique(units[allowed & ~inside])
     if len(new):
         rows = [{"stream_id": stream_id, "unit": unit, "task": task} for unit in new.tolist()]
@@ -43,6 +42,16 @@ def enroll(
     # At every admission: whether anybody was new must not show in the chain.
     txn.record("enroll", {"stream": stream_id, "task": task, "seal": sealed})
     return allowed
+
+
+def _full(connection: Connection, stream_id: int, task: str, units: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Which of these units are in so many other tasks already. Only their own rows are looked at."""
+    others = select(members.c.unit).where(members.c.stream_id == stream_id, members.c.task != task)
+    others = others.group_by(members.c.unit).having(func.count() >= most)
+    found: list[int] = []
+    for chunk in tally.batches(np.unique(units).tolist()):
+        found += connection.execute(others.where(members.c.unit.in_(chunk))).scalars()
+    return np.array(found, dtype=np.int64)
 
 
 def check(connection: Connection, keys: KeyRing) -> None:

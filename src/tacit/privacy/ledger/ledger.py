@@ -18,10 +18,21 @@ from sqlalchemy import Connection
 
 from tacit.errors import BudgetExceeded, LedgerError
 from tacit.privacy.budget import Budget
-from tacit.privacy.ledger import enrolment, gate, making, opening, profile, proposal, reading, spending
+from tacit.privacy.filters import RenyiFilter
+from tacit.privacy.ledger import enrolment, gate, making, opening, profile, proposal, reading, spending, summary
 from tacit.privacy.ledger.book import Book, signed
 from tacit.privacy.ledger.profile import budget_of
-from tacit.privacy.ledger.terms import BlockRow, Mode, Overlap, Statement, StreamTerms, Ticket, Verification, Work
+from tacit.privacy.ledger.terms import (
+    BlockRow,
+    Mode,
+    Overlap,
+    Statement,
+    StreamTerms,
+    Summary,
+    Ticket,
+    Verification,
+    Work,
+)
 from tacit.privacy.ledger.verify import verify
 from tacit.privacy.policy import Policy
 
@@ -42,8 +53,24 @@ class Ledger(Book):
         with self._read() as connection:
             return [(row.id, making.terms_of(row)) for row in profile.all_streams(connection)]
 
+    def summary(self, stream_id: int) -> Summary:
+        """Everything a certificate needs, from one snapshot, at a cost that does not grow with the number of tasks."""
+        with self._read() as connection:
+            policy = opening.recorded_policy(connection)
+            return summary.of_stream(connection, stream_id, self.id, policy, self._prices)
+
+    def states(self, stream: str, task: str) -> set[str] | None:
+        """The states of the grants that read a task, those that were called off aside; None: it was never admitted."""
+        with self._read() as connection:
+            return spending.states(connection, self.keys.identity("stream", stream), task)
+
+    def unfinished(self, stream_id: int, holder: str) -> list[tuple[str, str]]:
+        """(kind, pin) of every grant of this holder on the stream that was charged and not released."""
+        with self._read() as connection:
+            return spending.unfinished(connection, stream_id, holder)
+
     def statement(self, stream_id: int) -> Statement:
-        """Everything a certificate needs, from one snapshot."""
+        """Every block and every grant of a stream, from one snapshot: for audits, it grows with the stream."""
         with self._read() as connection:
             policy = opening.recorded_policy(connection)
             return reading.statement(connection, stream_id, self.id, policy, self._prices)
@@ -141,7 +168,7 @@ class Ledger(Book):
                 opening.recorded_policy(txn.connection).require(
                     "allow_unsafe", what=f"handing out the raw records of task {row.task!r}"
                 )
-            if (block_id, why) not in reading.exposures(txn.connection, row.stream_id):
+            if not reading.was_exposed(txn.connection, block_id, why):
                 txn.record("expose", {"block": block_id, "why": why})
 
     def generations(self) -> set[int]:
@@ -153,6 +180,12 @@ class Ledger(Book):
         """Refuse what would use the records of a block that was retired."""
         with self._read() as connection:
             spending.live(making.raw_block(connection, block_id))
+
+    def left(self, block_id: int, holder: str | None = None) -> RenyiFilter:
+        """What an open block may still be charged; unfinished grants of the holder, which it can take up again, count
+        as not charged. A committed block is refused: it has no filter."""
+        with self._read() as connection:
+            return reading.left(connection, making.raw_block(connection, block_id), holder)
 
     def retire(self, block_id: int) -> None:
         """No read of this block any more; what it promised stays on its account."""

@@ -37,9 +37,9 @@ def prepare(
 ) -> tuple[str, KeyRing]:
     """The id and the keys of the ledger in this database; makes what a new one lacks."""
     where = str(path)
-    if not _begun(engine, where):
+    if not begun(engine, where):
         with anchor.locked() if anchor else nullcontext():
-            if not _begun(engine, where):  # another process may have been first
+            if not begun(engine, where):  # another process may have been first
                 if anchor is not None and (witnessed := anchor.read()) is not None:
                     raise LedgerError(rolled_back(where, witnessed))
                 keep_write_ahead_log(engine, where)
@@ -59,7 +59,7 @@ def prepare(
     return body["id"], ring
 
 
-def _begun(engine: Engine, where: str) -> bool:
+def begun(engine: Engine, where: str) -> bool:
     """Whether there is a ledger of this version; an older one is upgraded on the way."""
     with transaction(engine, where, write=False) as connection:
         found = schema.version(connection, where)
@@ -69,12 +69,6 @@ def _begun(engine: Engine, where: str) -> bool:
         if schema.version(connection, where) != schema.CURRENT:
             schema.upgrade(connection)
         return chain.head(connection).seq > 0
-
-
-def require_begun(connection: Connection, where: str) -> None:
-    """Refuse what is not a ledger."""
-    if schema.version(connection, where) is None or chain.head(connection).seq == 0:
-        raise LedgerError(f"there is no ledger at {where}; check the path")
 
 
 def _keys(path: Path, given: KeyRing | None, *, new: bool) -> KeyRing:

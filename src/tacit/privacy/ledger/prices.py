@@ -7,6 +7,7 @@ the hash of the list, and `verify` works them out again. A price is never guesse
 import json
 import math
 from collections.abc import Iterable
+from typing import TypeVar
 
 from sqlalchemy import Connection, insert, select
 
@@ -19,11 +20,16 @@ from tacit.privacy.ledger.eventlists import Texts
 from tacit.privacy.ledger.tables import prices, rates
 
 Curve = tuple[float, ...]
+K = TypeVar("K")
+V = TypeVar("V")
 _PriceKey = tuple[str, str, float, int]
 
 
 class Prices:
     """The memo of one open ledger: in memory first, then in the database, then worked out."""
+
+    most = 4096
+    """So many of each are remembered in memory, the newest; the database keeps those of all lists."""
 
     def __init__(self) -> None:
         self._nanos: dict[_PriceKey, int] = {}
@@ -46,7 +52,8 @@ class Prices:
             row = connection.execute(
                 select(rates.c.curve).where(rates.c.list_hash == name, rates.c.adjacency == key[1])
             ).scalar_one_or_none()
-            self._curves[key] = _load(row) if row else worked_out_curve(_texts(connection, events), adjacency)
+            found = _load(row) if row else worked_out_curve(_texts(connection, events), adjacency)
+            _remember(self._curves, key, found, self.most)
         return self._curves[key]
 
     def keep(self, connection: Connection, names: Iterable[str]) -> None:
@@ -68,8 +75,14 @@ class Prices:
             known = _price_row(connection, key)
             if known is None:
                 known = worked_out(events or eventlists.get(connection, key[0]), budget, key[3])
-            self._nanos[key] = known
+            _remember(self._nanos, key, known, self.most)
         return self._nanos[key]
+
+
+def _remember(memo: dict[K, V], key: K, value: V, most: int) -> None:
+    while len(memo) >= most:
+        del memo[next(iter(memo))]  # the oldest: dicts keep their order
+    memo[key] = value
 
 
 def worked_out(events: Texts, budget: Budget, times: int) -> int:

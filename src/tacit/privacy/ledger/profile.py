@@ -5,21 +5,22 @@ order is at most the sum of the k largest root curves, where a root's curve is t
 an open leaf counts with its whole filter, spent or not.
 """
 
+import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, exists, select
+from sqlalchemy import Connection, Row, select
 
 from tacit.privacy.accounting import ORDERS
 from tacit.privacy.budget import Adjacency, Budget
-from tacit.privacy.ledger import eventlists
+from tacit.privacy.ledger import eventlists, tally
 from tacit.privacy.ledger.eventlists import Texts
 from tacit.privacy.ledger.prices import Prices, extra_delta
-from tacit.privacy.ledger.tables import blocks, curves, streams
+from tacit.privacy.ledger.tables import blocks, curves, exposures, profiles, streams
 
 NANO = 1e-9
 Array = NDArray[np.float64]
@@ -46,8 +47,38 @@ def all_streams(connection: Connection) -> list[Row[Any]]:
 
 def exposed(connection: Connection, stream_id: int) -> bool:
     """Whether records of the stream left the vault unprotected."""
-    query = select(blocks.c.id).where(blocks.c.stream_id == stream_id, blocks.c.exposed).limit(1)
+    query = select(exposures.c.block_id).where(exposures.c.stream_id == stream_id).limit(1)
     return connection.execute(query).first() is not None
+
+
+class Shown:
+    """The faces that a stream's tally names. With `touched`, open blocks that nothing was spent on show none."""
+
+    def __init__(self, connection: Connection, stream_id: int, *, touched: bool) -> None:
+        self._connection, self._stream = connection, stream_id
+        self._counted = {tally.COMMITTED, tally.SPENT} | (set() if touched else {tally.UNSPENT})
+        self._known: dict[str, Face] = {}
+
+    def __call__(self, faces: Iterable[str]) -> frozenset[Face]:
+        """What the counted ones of these are."""
+        return frozenset(self._face(one) for one in faces if one.split(" ")[0] in self._counted)
+
+    def _face(self, one: str) -> Face:
+        if one not in self._known:
+            kind, name = one.split(" ")
+            listed = kind == tally.COMMITTED
+            self._known[one] = Face(name=name) if listed else Face(limits=self._limits(name))
+        return self._known[one]
+
+    def _limits(self, name: str) -> tuple[tuple[int, int], ...]:
+        same = (blocks.c.stream_id == self._stream) & blocks.c.effective_hash.is_(None) & (blocks.c.filter_hash == name)
+        return limits(self._connection, self._connection.execute(select(blocks.c.id).where(same).limit(1)).scalar_one())
+
+
+def counted(connection: Connection, stream_id: int) -> list[Row[Any]]:
+    """Every set of faces that tasks of the stream show, and how many do; an error where the counts lack a task."""
+    tally.require_counted(connection)
+    return list(connection.execute(select(profiles).where(profiles.c.stream_id == stream_id).order_by(profiles.c.name)))
 
 
 def roots(
@@ -58,38 +89,27 @@ def roots(
     `extra` maps a block to (its root, the face it would get). With `touched`, open blocks that nothing was spent on
     do not count.
     """
-    spent = exists().where(curves.c.block_id == blocks.c.id, curves.c.spent > 0)
-    query = select(blocks.c.id, blocks.c.root_id, blocks.c.effective_hash, blocks.c.filter_hash, blocks.c.state)
-    query = query.where(blocks.c.stream_id == stream_id, blocks.c.state != "split")
-    query = query.where(blocks.c.effective_hash.is_not(None) | blocks.c.filter_hash.is_not(None))
-    unused = blocks.c.filter_hash.is_not(None) & ~spent
-    query = query.where(~unused) if touched else query.where(~(unused & (blocks.c.state == "retired")))
-    shown: dict[int, set[Face]] = defaultdict(set)
-    known: dict[tuple[str | None, str | None], Face] = {}
-    for block, root, effective, filtered, _ in connection.execute(query):
-        if block in extra:
-            continue
-        key = (effective, filtered)
-        if key not in known:
-            known[key] = Face(name=effective) if effective else Face(limits=limits(connection, block))
-        shown[root].add(known[key])
-    for root, face in extra.values():
-        shown[root].add(face)
-    return Counter(frozenset(faces) for faces in shown.values())
+    shown = Shown(connection, stream_id, touched=touched)
+    found: Counter[frozenset[Face]] = Counter()
+    for row in counted(connection, stream_id):
+        found[shown(json.loads(row.faces))] += row.roots
+    changed: dict[int, dict[int, Face]] = defaultdict(dict)
+    for block, (root, face) in extra.items():
+        changed[root][block] = face
+    now = tally.leaves(connection, changed)
+    for root, faces in changed.items():
+        leaves = now.get(root, {})
+        if leaves:  # a block that is about to be made is not counted yet
+            found[shown(set().union(*leaves.values()))] -= 1
+        kept = set().union(*(one for block, one in leaves.items() if block not in faces))
+        found[shown(kept) | frozenset(faces.values())] += 1
+    return Counter({faces: count for faces, count in found.items() if faces and count})
 
 
-def distinct_faces(connection: Connection, stream_id: int) -> set[Face]:
-    """The faces of a stream whose units are in one task: fast, by index."""
-    query = select(blocks.c.effective_hash).where(blocks.c.stream_id == stream_id, blocks.c.state != "split")
-    names = connection.execute(query.where(blocks.c.effective_hash.is_not(None)).distinct()).scalars()
-    faces = {Face(name=name) for name in names}
-    spent = exists().where(curves.c.block_id == blocks.c.id, curves.c.spent > 0)
-    here = (blocks.c.stream_id == stream_id) & blocks.c.filter_hash.is_not(None)
-    for filtered in connection.execute(select(blocks.c.filter_hash).where(here).distinct()).scalars():
-        one = select(blocks.c.id).where(here, blocks.c.filter_hash == filtered, spent).limit(1)
-        if (block := connection.execute(one).scalar_one_or_none()) is not None:
-            faces.add(Face(limits=limits(connection, block)))
-    return faces
+def distinct_faces(connection: Connection, stream_id: int) -> frozenset[Face]:
+    """The faces of a stream whose units are in one task."""
+    shown = Shown(connection, stream_id, touched=True)
+    return frozenset().union(*(shown(json.loads(row.faces)) for row in counted(connection, stream_id)))
 
 
 def limits(connection: Connection, block: int) -> tuple[tuple[int, int], ...]:

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
-from tacit.privacy.ledger import eventlists
-from tacit.privacy.ledger.tables import blocks, charges, curves, fingerprints, grants, positions, streams
+from tacit.privacy.ledger import eventlists, tally
+from tacit.privacy.ledger.tables import blocks, charges, curves, exposures, fingerprints, grants, positions, streams
 
 Body = dict[str, Any]
 
@@ -46,6 +46,8 @@ def _block(connection: Connection, seq: int, body: Body) -> None:
             for place, order, limit in body["filter"]
         ]
         connection.execute(insert(curves), rows)
+    enforced, filtered = body["overlap"] == "enforced", row["filter_hash"]
+    tally.begin(connection, body["id"], body["stream_id"], body["labels"], enforced=enforced, filtered=filtered)
 
 
 def _refresh(connection: Connection, seq: int, body: Body) -> None:
@@ -80,22 +82,25 @@ def _split(connection: Connection, seq: int, body: Body) -> None:
     if spent:
         rows = [dict(row) | {"block_id": child["id"]} for child in body["children"] for row in spent]
         connection.execute(insert(curves), rows)
+    tally.recount(connection, [parent.root_id])
 
 
 def _commit(connection: Connection, seq: int, body: Body) -> None:
+    roots: set[int] = set()
     for group in body["lists"]:
         own = eventlists.put(connection, group["events"])
         inherited: dict[str | None, list[int]] = defaultdict(list)
-        for start in range(0, len(group["blocks"]), 500):
-            chunk = group["blocks"][start : start + 500]
-            query = select(blocks.c.id, blocks.c.inherited_hash).where(blocks.c.id.in_(chunk))
+        for chunk in tally.batches(group["blocks"]):
+            query = select(blocks.c.id, blocks.c.root_id, blocks.c.inherited_hash).where(blocks.c.id.in_(chunk))
             for row in connection.execute(query):
                 inherited[row.inherited_hash].append(row.id)
+                roots.add(row.root_id)
         for before, ids in inherited.items():
             whole = eventlists.put(connection, (*eventlists.get(connection, before), *group["events"]))
             values = {"list_hash": own, "effective_hash": whole, "implicit": False}
             statement = update(blocks).where(blocks.c.id == bindparam("the_block")).values(values)
             connection.execute(statement, [{"the_block": one} for one in ids])
+    tally.recount(connection, roots)
 
 
 def _reserve(connection: Connection, seq: int, body: Body) -> None:
@@ -118,6 +123,8 @@ def _reserve(connection: Connection, seq: int, body: Body) -> None:
     if body["series"] is not None:
         place = {key: body[key] for key in ("series", "position", "horizon")}
         connection.execute(insert(positions), place | {"grant_id": body["grant"]})
+    tally.grant(connection, tally.streams_of(connection, body["grant"]), body["kind"], body["plan"], 1)
+    tally.recount(connection, _roots(connection, body))
 
 
 def _charge(connection: Connection, seq: int, body: Body) -> None:
@@ -139,14 +146,25 @@ def _void(connection: Connection, seq: int, body: Body) -> None:
         before = connection.execute(select(blocks.c.inherited_hash).where(blocks.c.id == block)).scalar_one()
         values = {"list_hash": None, "effective_hash": before, "implicit": False}
         connection.execute(update(blocks).where(blocks.c.id == block).values(values))
+    grant = connection.execute(select(grants.c.kind, grants.c.plan).where(grants.c.id == body["grant"])).one()
+    tally.grant(connection, tally.streams_of(connection, body["grant"]), grant.kind, grant.plan, -1)
+    tally.recount(connection, _roots(connection, body))
 
 
 def _retire(connection: Connection, seq: int, body: Body) -> None:
     connection.execute(update(blocks).where(blocks.c.id == body["block"]).values(state="retired"))
+    row = _row(connection, body["block"])
+    if row.filter_hash is not None:  # a list is promised whether its records are there or not
+        tally.recount(connection, [row.root_id])
 
 
 def _expose(connection: Connection, seq: int, body: Body) -> None:
     connection.execute(update(blocks).where(blocks.c.id == body["block"]).values(exposed=True))
+    row = _row(connection, body["block"])
+    connection.execute(
+        insert(exposures), {"block_id": row.id, "why": body["why"], "stream_id": row.stream_id, "seq": seq}
+    )
+    tally.recount(connection, [row.root_id])
 
 
 def _raise(connection: Connection, seq: int, body: Body) -> None:
@@ -157,6 +175,18 @@ def _raise(connection: Connection, seq: int, body: Body) -> None:
 def _resume(connection: Connection, seq: int, body: Body) -> None:
     values = {"token": body["token"], "lease_until": body["lease_until"]}
     connection.execute(update(grants).where(grants.c.id == body["grant"]).values(values))
+
+
+def _row(connection: Connection, block: int) -> Row[Any]:
+    return connection.execute(select(blocks).where(blocks.c.id == block)).one()
+
+
+def _roots(connection: Connection, body: Body) -> set[int]:
+    """The tasks whose promises an entry changes."""
+    found: set[int] = set()
+    for chunk in tally.batches({*body["implicit"], *(block for block, _ in body["costs"])}):
+        found |= set(connection.execute(select(blocks.c.root_id).where(blocks.c.id.in_(chunk))).scalars())
+    return found
 
 
 def _filter_hash(rows: list[list[float]] | None) -> str | None:

@@ -8,17 +8,20 @@ import json
 import math
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import ColumnElement, Connection, Row, select
 
+from tacit.errors import LedgerError
 from tacit.privacy.accounting import ORDERS, rdp_to_epsilon
 from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import INFINITE_PRICE
-from tacit.privacy.filters import RenyiFilter
+from tacit.privacy.filters import UNITS, RenyiFilter
 from tacit.privacy.ledger import chain, eventlists, profile, recurring
 from tacit.privacy.ledger.making import row_of, stream_row, terms_of
 from tacit.privacy.ledger.prices import Prices
 from tacit.privacy.ledger.profile import NANO, Face, budget_of
+from tacit.privacy.ledger.spending import reservation
 from tacit.privacy.ledger.tables import blocks, charges, curves, fingerprints, grants, log, positions
+from tacit.privacy.ledger.tables import exposures as exposed
 from tacit.privacy.ledger.terms import BlockStatement, GrantStatement, Raise, Statement
 from tacit.privacy.policy import Policy
 
@@ -31,7 +34,7 @@ NONE = "none: records left the vault unprotected"
 def epsilon(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[float, str]:
     """What one unit may have lost, and by which accountant."""
     budget, k = budget_of(stream), stream.tasks_per_unit
-    if exposures(connection, stream.id):
+    if profile.exposed(connection, stream.id):
         return math.inf, NONE
     if k == 1:
         faces = profile.distinct_faces(connection, stream.id)
@@ -48,13 +51,35 @@ def epsilon(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[f
     return (by_curves, TOP_K) if exact is None or by_curves < _real(exact) else (_real(exact), EXACT)
 
 
+def left(connection: Connection, block: Row[Any], holder: str | None) -> RenyiFilter:
+    """What an open block may still be charged, order by order. The unfinished grants of `holder` count as not charged:
+    the same work finds them again by their pins."""
+    if block.mode != "open":
+        raise LedgerError(
+            f"task {block.task!r} is a committed block, whose reads are all in its first charge, so none can be chosen "
+            "from what came out before; admit its records as open, behind a filter"
+        )
+    rows = connection.execute(select(curves).where(curves.c.block_id == block.id).order_by(curves.c.place)).all()
+    rest = [one.limit - one.spent for one in rows]
+    mine = select(grants.c.id).join_from(grants, charges).where(charges.c.block_id == block.id).distinct()
+    mine = mine.where(grants.c.holder == holder, grants.c.state.in_(("RESERVED", "CHARGED")))
+    for grant in connection.execute(mine).scalars().all():
+        for costs in (costs for place, costs in reservation(connection, grant)["costs"] if place == block.id):
+            rest = [one + cost for one, cost in zip(rest, costs, strict=True)]
+    return RenyiFilter(orders=tuple(one.order for one in rows), limits=tuple(one / UNITS for one in rest))
+
+
 def exposures(connection: Connection, stream_id: int) -> tuple[tuple[int, str], ...]:
     """Where records of the stream left the vault unprotected, and why."""
-    query = select(blocks.c.id).where(blocks.c.stream_id == stream_id, blocks.c.exposed)
-    mine = set(connection.execute(query).scalars())
-    if not mine:
-        return ()
-    return tuple((body["block"], body["why"]) for _, body in _entries(connection, "expose") if body["block"] in mine)
+    here = exposed.c.stream_id == stream_id
+    found = connection.execute(select(exposed.c.block_id, exposed.c.why).where(here).order_by(exposed.c.seq))
+    return tuple((row.block_id, row.why) for row in found)
+
+
+def was_exposed(connection: Connection, block: int, why: str) -> bool:
+    """Whether it is written already that this block left for this reason."""
+    here = (exposed.c.block_id == block) & (exposed.c.why == why)
+    return connection.execute(select(exposed.c.block_id).where(here)).first() is not None
 
 
 def face_epsilon(connection: Connection, face: Face, budget: Budget, prices: Prices) -> float:
@@ -76,26 +101,29 @@ def statement(connection: Connection, stream_id: int, ledger_id: str, policy: Po
         terms=terms_of(stream),
         epsilon=value,
         accountant=accountant,
-        blocks=_blocks(connection, stream, prices),
-        grants=_grants(connection, stream_id),
-        raises=_raises(connection, stream),
+        blocks=of_blocks(connection, stream, prices, blocks.c.stream_id == stream_id),
+        grants=of_grants(connection, blocks.c.stream_id == stream_id),
+        raises=raises(connection, stream),
         policy=policy.to_dict(),
         policy_digest=policy.digest,
         exposures=exposures(connection, stream_id),
-        reanchored=tuple(body["why"] for _, body in _entries(connection, "reanchor")),
+        reanchored=reanchored(connection),
         head=chain.head(connection),
     )
 
 
-def _blocks(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[BlockStatement, ...]:
+def of_blocks(
+    connection: Connection, stream: Row[Any], prices: Prices, which: ColumnElement[bool]
+) -> tuple[BlockStatement, ...]:
+    """What these blocks of the stream have promised."""
     budget = budget_of(stream)
     texts: dict[str | None, tuple[str, ...]] = {}
     prints: dict[int, list[str]] = {}
-    shown = select(fingerprints).join_from(fingerprints, blocks).where(blocks.c.stream_id == stream.id)
-    for one in connection.execute(shown.order_by(fingerprints.c.fingerprint)):
+    shown = select(fingerprints).join_from(fingerprints, blocks).where(which)
+    for one in sorted(connection.execute(shown), key=lambda one: str(one.fingerprint)):
         prints.setdefault(one.block_id, []).append(one.fingerprint)
     out = []
-    query = select(blocks).where(blocks.c.stream_id == stream.id).order_by(blocks.c.id)
+    query = select(blocks).where(which).order_by(blocks.c.id)
     for row in connection.execute(query).all():
         if row.mode == "committed":
             name = row.effective_hash
@@ -133,13 +161,18 @@ def _spent_events(connection: Connection, row: Row[Any]) -> tuple[str, ...]:
     return tuple(connection.execute(query).scalars())
 
 
-def _grants(connection: Connection, stream_id: int) -> tuple[GrantStatement, ...]:
-    reads: dict[str, list[tuple[int, str]]] = {}
-    query = select(charges).join_from(charges, blocks).where(blocks.c.stream_id == stream_id)
-    for row in connection.execute(query.order_by(charges.c.grant_id, charges.c.place)):
-        reads.setdefault(row.grant_id, []).append((row.block_id, row.event))
-    mine = select(charges.c.grant_id).join_from(charges, blocks).where(blocks.c.stream_id == stream_id)
+def of_grants(
+    connection: Connection, which: ColumnElement[bool], *, newest: int | None = None
+) -> tuple[GrantStatement, ...]:
+    """The grants on these blocks, with all that they read; or the newest so many."""
+    mine = select(charges.c.grant_id).join_from(charges, blocks).where(which)
     joined = select(grants, positions.c.position).join_from(grants, positions, isouter=True)
+    found = connection.execute(joined.where(grants.c.id.in_(mine)).order_by(grants.c.seq.desc()).limit(newest)).all()
+    wanted = mine if newest is None else [row.id for row in found]
+    reads: dict[str, list[tuple[int, str]]] = {}
+    query = select(charges).where(charges.c.grant_id.in_(wanted)).order_by(charges.c.grant_id, charges.c.place)
+    for row in connection.execute(query):
+        reads.setdefault(row.grant_id, []).append((row.block_id, row.event))
     return tuple(
         GrantStatement(
             id=row.id,
@@ -153,11 +186,12 @@ def _grants(connection: Connection, stream_id: int) -> tuple[GrantStatement, ...
             position=row.position,
             reads=tuple(reads[row.id]),
         )
-        for row in connection.execute(joined.where(grants.c.id.in_(mine)).order_by(grants.c.seq))
+        for row in reversed(found)
     )
 
 
-def _raises(connection: Connection, stream: Row[Any]) -> tuple[Raise, ...]:
+def raises(connection: Connection, stream: Row[Any]) -> tuple[Raise, ...]:
+    """Every raise of the stream's budget."""
     now = budget_of(stream)
 
     def budget(epsilon: float, delta: float) -> Budget:
@@ -174,6 +208,11 @@ def _raises(connection: Connection, stream: Row[Any]) -> tuple[Raise, ...]:
         for seq, body in _entries(connection, "raise")
         if body["stream"] == stream.id
     )
+
+
+def reanchored(connection: Connection) -> tuple[str, ...]:
+    """Why someone accepted a roll-back of this ledger."""
+    return tuple(body["why"] for _, body in _entries(connection, "reanchor"))
 
 
 def _entries(connection: Connection, kind: str) -> list[tuple[int, dict[str, Any]]]:

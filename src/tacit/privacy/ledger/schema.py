@@ -1,7 +1,8 @@
 """Which version of the tables a database has, and bringing it to this one.
 
 Guarantee: a file that is not a ledger is never written to, a newer ledger is refused, an older one is upgraded in
-one transaction. Alembic is imported only when there is something to do.
+one transaction, and what another process upgraded meanwhile is not written to any more. Alembic is imported only when
+there is something to do.
 """
 
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, text
 
 from tacit.errors import LedgerError
+from tacit.privacy.ledger.triggers import NEWER
 
-CURRENT = "0001"
-KNOWN = ("0001",)
+CURRENT = "0002"
+KNOWN = ("0001", "0002")
 
 
 def version(connection: Connection, where: str) -> str | None:
@@ -21,12 +23,22 @@ def version(connection: Connection, where: str) -> str | None:
         return None
     if not {"alembic_version", "log", "grants"} <= names:
         raise LedgerError(f"{where} is a database but not a tacit ledger; choose another path")
-    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+    found = _recorded(connection)
     if found not in KNOWN:
         raise LedgerError(
             f"the ledger {where} has format {found}, this version of tacit knows up to {CURRENT}; update tacit"
         )
     return str(found)
+
+
+def require_current(connection: Connection) -> None:
+    """Refuse to write to tables that another process brought to another version since they were opened."""
+    if _recorded(connection) != CURRENT:
+        raise LedgerError(NEWER)
+
+
+def _recorded(connection: Connection) -> str | None:
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
 
 
 def upgrade(connection: Connection) -> None:

@@ -13,9 +13,10 @@ from sqlalchemy import Connection, Row, func, select
 
 from tacit.errors import LedgerError
 from tacit.privacy.keys import KeyRing
+from tacit.privacy.ledger import tally
 from tacit.privacy.ledger.chain import Transaction, canonical
 from tacit.privacy.ledger.proposal import Proposal
-from tacit.privacy.ledger.tables import blocks, charges, grants, log, positions
+from tacit.privacy.ledger.tables import blocks, charges, grants, log, positions, streams
 from tacit.privacy.ledger.terms import Ticket, Work
 
 
@@ -101,6 +102,22 @@ def generations(connection: Connection) -> set[int]:
     series = connection.execute(query.join_from(positions, grants).group_by(positions.c.series)).all()
     ongoing = {generation for generation, last, horizon in series if last + 1 < horizon}
     return set(connection.execute(unfinished).scalars()) | ongoing
+
+
+def states(connection: Connection, stream: str, task: str) -> set[str] | None:
+    """What became of the work on one task of the stream with this identity."""
+    mine = select(blocks.c.id).join_from(blocks, streams).where(streams.c.identity == stream, blocks.c.task == task)
+    parts = connection.execute(mine).scalars().all()
+    read = select(grants.c.state).join_from(charges, grants).where(charges.c.block_id.in_(parts)).distinct()
+    found = set(connection.execute(read.where(grants.c.state != "VOID")).scalars())
+    return found if parts else None
+
+
+def unfinished(connection: Connection, stream_id: int, holder: str) -> list[tuple[str, str]]:
+    """Charged and not released, oldest first. Few grants are, so they are found by their state."""
+    here = (grants.c.state == "CHARGED") & (grants.c.holder == holder)
+    found = connection.execute(select(grants).where(here).order_by(grants.c.seq)).all()
+    return [(one.kind, one.pin) for one in found if stream_id in tally.streams_of(connection, one.id)]
 
 
 def charge(txn: Transaction, ticket: Ticket) -> None:

@@ -37,8 +37,10 @@ log = Table(
     Column("body", Text, nullable=False),
     Column("previous", String(64), nullable=False),
     Column("hash", String(64), nullable=False, unique=True),
+    Column("format", String(4)),
     Index("ix_log_kind", "kind", "seq"),
 )
+"""`format` is that of the code that wrote the entry; the first format did not say it."""
 
 streams = Table(
     "streams",
@@ -161,7 +163,7 @@ fingerprints = Table(
     "fingerprints",
     metadata,
     Column("fingerprint", String(128), primary_key=True),
-    Column("block_id", ForeignKey("blocks.id"), primary_key=True),
+    Column("block_id", ForeignKey("blocks.id"), primary_key=True, index=True),
 )
 
 members = Table(
@@ -170,6 +172,66 @@ members = Table(
     Column("stream_id", ForeignKey("streams.id"), primary_key=True),
     Column("unit", BigInteger, primary_key=True),
     Column("task", Text, primary_key=True),
+    Index("ix_members_task", "stream_id", "task", "unit"),
 )
 
-PROJECTION = (streams, lists, blocks, curves, grants, charges, positions, fingerprints)
+roots = Table(
+    "roots",
+    metadata,
+    Column("id", ForeignKey("blocks.id"), primary_key=True, autoincrement=False),
+    Column("stream_id", ForeignKey("streams.id"), nullable=False),
+    Column("label_set", String(64), nullable=False),
+    Column("enforced", Boolean, nullable=False),
+    Column("shows", String(64), nullable=False),
+    Index("ix_roots_stream", "stream_id", "id"),
+    Index("ix_roots_shows", "stream_id", "shows", "id"),
+    Index("ix_roots_label_set", "stream_id", "label_set"),
+    Index("ix_roots_enforced", "stream_id", "enforced"),
+)
+"""One row a task; `shows` names its row in `profiles`."""
+
+profiles = Table(
+    "profiles",
+    metadata,
+    Column("stream_id", ForeignKey("streams.id"), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("faces", Text, nullable=False),
+    Column("roots", Integer, nullable=False),
+)
+"""What the parts of a task promise, and how many tasks of the stream promise just that."""
+
+uses = Table(
+    "uses",
+    metadata,
+    Column("stream_id", ForeignKey("streams.id"), primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("through", Boolean, primary_key=True),
+    Column("participations", Integer, primary_key=True),
+    Column("grants", Integer, nullable=False),
+)
+"""How many grants of each kind a stream has; those that were given back do not count."""
+
+exposures = Table(
+    "exposures",
+    metadata,
+    Column("block_id", ForeignKey("blocks.id"), primary_key=True),
+    Column("why", Text, primary_key=True),
+    Column("stream_id", ForeignKey("streams.id"), nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Index("ix_exposures_why", "stream_id", "why"),
+)
+
+PROJECTION = (
+    streams,
+    lists,
+    blocks,
+    curves,
+    grants,
+    charges,
+    positions,
+    fingerprints,
+    roots,
+    profiles,
+    uses,
+    exposures,
+)

@@ -167,6 +167,71 @@ class Statement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Alike:
+    """Tasks of a stream that promise the same."""
+
+    name: str
+    tasks: int
+    mode: Mode
+    epsilon: float
+    """Of one unit of one such task (its costliest part); infinite where records left the vault raw."""
+    events: tuple[str, ...]
+    """The list of the costliest part; none where that is a filter."""
+    lists: tuple[tuple[str, ...], ...]
+    """The lists of all parts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """How many grants of one kind were made, those that were given back aside."""
+
+    kind: str
+    through: bool
+    """Through a feature map."""
+    participations: int
+    """Of a unit in a series of correlated noise; 0 where every draw is its own."""
+    grants: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a certificate says about a stream, read in one transaction. It grows with the number of different plans,
+    not with the number of tasks: a long stream's costliest and last tasks are listed, the others counted."""
+
+    ledger: str
+    stream_id: int
+    identity: str
+    terms: StreamTerms
+    epsilon: float
+    accountant: str
+    alike: tuple[Alike, ...]
+    """All tasks."""
+    listed: Mapping[int, str]
+    """Of each task that is listed, by its root: which of `alike` it is."""
+    blocks: tuple[BlockStatement, ...]
+    """Those of the listed tasks."""
+    grants: tuple[GrantStatement, ...]
+    """The newest that read listed tasks."""
+    uses: tuple[Use, ...]
+    """All grants."""
+    enforced: bool
+    """Whether the vault enforces for every task how often a unit recurs."""
+    label_sets: Literal["none", "the same", "several"]
+    raises: tuple[Raise, ...]
+    policy: Mapping[str, Any]
+    policy_digest: str
+    exposed: tuple[str, ...]
+    """Why records left the vault unprotected, each reason once; ε is infinite then."""
+    reanchored: tuple[str, ...]
+    head: Head
+
+    @property
+    def tasks(self) -> int:
+        """How many there are in all."""
+        return sum(one.tasks for one in self.alike)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verification:
     """What `verify` looked at and found in order."""
 

@@ -1,7 +1,8 @@
 """Rules that the database itself enforces, whoever writes to it.
 
 Guarantee: a log entry is never changed or deleted; a charge is never changed or deleted; a grant starts RESERVED
-and moves only RESERVED → CHARGED → RELEASED or RESERVED → VOID, its token never goes back.
+and moves only RESERVED → CHARGED → RELEASED or RESERVED → VOID, its token never goes back. Code of another format
+than the tables' adds no entry, so it changes nothing.
 """
 
 from sqlalchemy import Connection
@@ -12,7 +13,12 @@ _BAD_MOVE = (
 )
 _REWRITTEN = "OLD.id <> NEW.id OR OLD.pin <> NEW.pin OR OLD.holder <> NEW.holder OR OLD.plan <> NEW.plan"
 
-RULES: tuple[tuple[str, str, str, str | None, str], ...] = (
+NEWER = "this ledger was brought to a newer format by another process; upgrade tacit"
+
+Rules = tuple[tuple[str, str, str, str | None, str], ...]
+"""(name, verb, table, when, message)."""
+
+RULES_0001: Rules = (
     ("log_update", "UPDATE", "log", None, "the log is append-only"),
     ("log_delete", "DELETE", "log", None, "the log is append-only"),
     ("charges_update", "UPDATE", "charges", None, "a charge never changes"),
@@ -23,12 +29,16 @@ RULES: tuple[tuple[str, str, str, str | None, str], ...] = (
     ("grants_token", "UPDATE", "grants", "NEW.token < OLD.token", "a token never goes back"),
     ("grants_fixed", "UPDATE", "grants", _REWRITTEN, "the work of a grant never changes"),
 )
+"""Frozen, as the migrations that install them are."""
+RULES_0002: Rules = (("log_format", "INSERT", "log", "NEW.format IS NULL OR NEW.format <> '0002'", NEWER),)
+"""A migration after this one replaces it: a process with older code may have the ledger open and knows no new table."""
+RULES = (*RULES_0001, *RULES_0002)
 
 
-def install(connection: Connection) -> None:
+def install(connection: Connection, rules: Rules = RULES) -> None:
     """Create the triggers in the dialect of the connection."""
     make = {"sqlite": _sqlite, "postgresql": _postgresql}[connection.dialect.name]
-    for rule in RULES:
+    for rule in rules:
         for statement in make(*rule):
             connection.exec_driver_sql(statement)
 

@@ -138,4 +138,4 @@ def upgrade() -> None:
         sa.Column("unit", sa.BigInteger, primary_key=True),
         sa.Column("task", sa.Text, primary_key=True),
     )
-    triggers.install(op.get_bind())
+    triggers.install(op.get_bind(), triggers.RULES_0001)
