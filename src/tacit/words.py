@@ -22,7 +22,7 @@ def close(name: str, valid: Iterable[str]) -> list[str]:
     """The valid names that this one may be a slip or the beginning of; often none."""
     names = list(valid)
     begun = [one for one in names if name and one.startswith(name)]
-    return begun if 0 < len(begun) <= FEW else get_close_matches(name, names)
+    return list(dict.fromkeys([*begun[:FEW], *get_close_matches(name, names)]))
 
 
 def install(extra: str) -> str:
