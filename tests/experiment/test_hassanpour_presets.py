@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from preset_cells import cells
 from rich.console import Console
 
 from tacit.data.named import find
@@ -15,11 +16,10 @@ from tacit.data.stream import StreamInfo
 from tacit.experiment import comparison
 from tacit.experiment.changes import override
 from tacit.experiment.config import Config, Sweep
-from tacit.experiment.loading import load
 from tacit.experiment.reference import reference
 from tacit.experiment.runner import run
 from tacit.experiment.seed import new_learner
-from tacit.experiment.sweep import Cell, cells_of, sweep
+from tacit.experiment.sweep import sweep
 from tacit.experiment.validation import validated
 from tacit.learners.pool import Pool
 from tacit.learners.staying import stay_for
@@ -29,16 +29,6 @@ from tacit.privacy.events import compose
 LEARNERS = ("hassanpour2022/learners", "hassanpour2022/learners-cifar")
 CONSUMPTION = "hassanpour2022/consumption"
 REAL = os.environ.get("TACIT_DATA")
-
-
-def plan(name: str) -> Sweep:
-    found = load(name)
-    assert isinstance(found, Sweep)
-    return found
-
-
-def cells(name: str) -> list[Cell]:
-    return cells_of(plan(name), Path("nowhere"))
 
 
 def planned(config: Config, size: int, tasks: int = 17) -> Pool:

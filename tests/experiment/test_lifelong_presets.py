@@ -5,31 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from preset_cells import cells, plan
 
 from tacit.data.named import find
 from tacit.experiment.changes import override
-from tacit.experiment.config import Config, Sweep
-from tacit.experiment.loading import load
+from tacit.experiment.config import Config
 from tacit.experiment.reference import reference
 from tacit.experiment.runner import run
 from tacit.experiment.streams import open_stream
-from tacit.experiment.sweep import Cell, cells_of
 
 NAMES = (
     "lai2022/permuted-mnist", "lai2022/permuted-cifar10", "lai2022/split-mnist", "lai2022/split-cifar10-100",
     "lai2022/naive-grid", "lai2022/unequal-tasks", "phan2019/permuted-mnist", "phan2019/permuted-cifar10",
 )  # fmt: skip
 REAL = os.environ.get("TACIT_DATA")
-
-
-def plan(name: str) -> Sweep:
-    found = load(name)
-    assert isinstance(found, Sweep)
-    return found
-
-
-def cells(name: str) -> list[Cell]:
-    return cells_of(plan(name), Path("nowhere"))
 
 
 def privacy(name: str, method: str) -> set[float]:

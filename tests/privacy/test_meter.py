@@ -341,7 +341,7 @@ def in_the_tally() -> None:
 
 
 def after_the_tally() -> None:
-    store._sync = lambda path, done=[]: done.append(path) if len(done) == 0 else die()  # type: ignore[assignment]
+    store.sync = lambda path, done=[]: done.append(path) if len(done) == 0 else die()  # type: ignore[assignment]
 
 
 MOMENTS = [before_the_step, before_noise, while_reading, before_the_tally, in_the_tally, after_the_tally]

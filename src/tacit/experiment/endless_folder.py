@@ -5,7 +5,6 @@ private data lies elsewhere), which forgets nothing. `releases/last` is always a
 """
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import yaml
 
 from tacit.experiment.endless_config import Endless
 from tacit.experiment.folder import RunFolder, SeedFolder, add_line, write_json
+from tacit.privacy.store import sync
 
 LOG_BYTES = 2**22
 """So long a log is put aside (`metrics.1.jsonl`, over the one before) and a new one begun."""
@@ -49,12 +49,12 @@ class EndlessFolder(RunFolder):
     def publish(self, release: Path) -> None:
         """Make it the last one: before this moment the task is not learnt, after it it is."""
         for file in (*release.iterdir(), release):
-            _sync(file)
+            sync(file)
         draft = self.last.with_name("last.new")
         draft.unlink(missing_ok=True)
         draft.symlink_to(release.name)
         draft.replace(self.last)
-        _sync(self.last.parent)  # before the ledger is told that it left
+        sync(self.last.parent)  # before the ledger is told that it left
 
     def forget(self, learnt: int, keep: int) -> None:
         """Delete all releases but the last `keep`."""
@@ -87,12 +87,6 @@ def is_endless(folder: Path) -> bool:
     """Whether it is the folder of a stream without end."""
     config = folder / "config.yaml"
     return config.is_file() and yaml.safe_load(config.read_text(encoding="utf-8")).get("kind") == "endless"
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    os.fsync(handle)
-    os.close(handle)
 
 
 def _last_line(log: Path) -> str:

@@ -155,3 +155,8 @@ def _weight(norms: Tensor, clip: float) -> Tensor:
     finite = torch.isfinite(norms)
     weight = torch.where(norms > clip, clip / norms * _DOWN, torch.ones_like(norms))
     return torch.where(finite, weight, torch.zeros_like(norms))
+
+
+def at_a_time(model: nn.Module) -> list[int]:
+    """How many records at a time its parts want."""
+    return [rows for one in model.modules() if isinstance(rows := getattr(one, "at_a_time", None), int)]

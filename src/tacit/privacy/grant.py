@@ -23,7 +23,7 @@ from tacit.privacy.ahead import Ahead
 from tacit.privacy.billing import Bill
 from tacit.privacy.budget import Adjacency
 from tacit.privacy.declared import Block, Read
-from tacit.privacy.exits import chunks, featurise, guarded
+from tacit.privacy.exits import at_a_time, chunks, featurise, guarded
 from tacit.privacy.keys import SAMPLER, KeyRing
 from tacit.privacy.ledger import Ticket
 from tacit.privacy.noise import NoiseAhead
@@ -70,7 +70,7 @@ class Grant:
         self.step = 0
         self._model, self._clipper, self._reads = model, clipper, reads
         self._dice = KeyRing.subkey(reads[0].key, "dice")
-        said = _at_a_time(model)
+        said = at_a_time(model)
         self._bill, self._most = bill, min([most, *said])
         # By class a K-th of the records is expected in a step, however many a label really has.
         self._expected = sum(sampled.rate * sampled.read.block.size for sampled in reads) / max(1, plan.classes)
@@ -187,7 +187,7 @@ def prepare(read: Read, rate: float, records: Records, keys: KeyRing, ticket: Ti
     selected = None
     if read.select is not None:
         rule = torch.func.vmap(read.select)  # one record at a time: a rule cannot look at the others
-        rows = min([most, *(_at_a_time(read.select) if isinstance(read.select, nn.Module) else [])])
+        rows = min([most, *(at_a_time(read.select) if isinstance(read.select, nn.Module) else [])])
         parts = [
             guarded(partial(_selected, rule, records, y, index))
             for index, _ in chunks(records, torch.arange(records.units), rows)
@@ -209,11 +209,6 @@ def targets(block: Block, records: Records) -> Tensor:
 def _selected(rule: Callable[..., Tensor], records: Records, y: Tensor, index: Tensor) -> Tensor:
     with torch.no_grad():
         return rule(records.features(index), y[index]).bool().cpu()
-
-
-def _at_a_time(model: nn.Module) -> list[int]:
-    """How many records at a time its parts want."""
-    return [rows for one in model.modules() if isinstance(rows := getattr(one, "at_a_time", None), int)]
 
 
 def check_classes(plan: GradientPlan, blocks: list[Block]) -> None:

@@ -32,7 +32,7 @@ from tacit.privacy import calibrate, events, rowwise
 from tacit.privacy.billing import Bill
 from tacit.privacy.budget import Budget
 from tacit.privacy.declared import Block, Loss, Read
-from tacit.privacy.exits import chunks, guarded
+from tacit.privacy.exits import at_a_time, chunks, guarded
 from tacit.privacy.ledger import Ledger, Ticket
 from tacit.privacy.noise import gaussian_
 from tacit.privacy.plan import Plan, SumPlan
@@ -141,9 +141,9 @@ class Meter:
         total = gaussian_(clipper.buffer(), self._noise, step, noise * clip)
         spent = self._spent.clone()
         cost = 0.5 / self.plan.rho / noise / noise
-        said = [rows for one in model.modules() if isinstance(rows := getattr(one, "at_a_time", None), int)]
+        most = min([self._most, *at_a_time(model)])
         with dice(model, self._dice, step), unchanged(model):
-            for index, group in chunks(self._records, torch.arange(self._records.units), min([self._most, *said])):
+            for index, group in chunks(self._records, torch.arange(self._records.units), most):
                 guarded(partial(self._add, clipper, total, spent, index, group, clip, cost))
         out = total.div(self._block.size)
         # Durable before anything leaves.

@@ -43,7 +43,7 @@ class Journal:
             ) from None
         raw = self._file.read()
         if not raw:
-            _sync(path.parent)  # the file may be new: its name lasts before anything is written under it
+            sync(path.parent)  # the file may be new: its name lasts before anything is written under it
         whole = len(raw) - len(raw) % _ENTRY.size  # a torn last entry belongs to a step that released nothing
         self._entries = [_ENTRY.unpack_from(raw, at) for at in range(0, whole, _ENTRY.size)]
         self._file.seek(whole)
@@ -241,13 +241,14 @@ def save_tensors(tensors: dict[str, Tensor], path: Path, *, durable: bool = Fals
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft)
     draft.chmod(0o600)
     if durable:
-        _sync(draft)
+        sync(draft)
     draft.replace(path)
     if durable:
-        _sync(path.parent)
+        sync(path.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """A file, or the names in a folder, are on disk when this returns."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
