@@ -52,7 +52,7 @@ def test_per_layer(groups):
     want = by_hand(
         mlp(), cross_entropy, x, y, lambda g: {n: min(1.0, norms[n] / float(t.norm())) for n, t in g.items()}, groups
     )
-    agree(clipped_sum(mlp(), cross_entropy, x, y, clip=PerLayer(norms=norms), groups=groups), want)
+    agree(clipped_sum(mlp(), cross_entropy, x, y, clip=PerLayer(norms=norms), groups=groups), want, 3e-4)
     assert PerLayer(norms=norms).sensitivity == pytest.approx(math.sqrt(sum(c * c for c in norms.values())))
     assert Clipper(mlp(), cross_entropy, PerLayer(norms=0.5)).sensitivity == pytest.approx(1.0)
 
@@ -149,7 +149,8 @@ def test_no_example_moves_the_others(n=5):
         two = clipper.sum(x[rest], y[rest])
         moved = math.sqrt(sum(float((one[k] - two[k]).square().sum()) for k in one))
         mine = norm_of(each_gradient(model, cross_entropy, x[i : i + 1], y[i : i + 1])[0])
-        assert moved == pytest.approx(min(0.3, mine), rel=1e-9)
+        assert moved == pytest.approx(min(0.3, mine), rel=1e-4)
+        assert moved <= 0.3
 
 
 @pytest.mark.parametrize("network", ["mlp", "conv", "norm"])
@@ -182,8 +183,8 @@ def test_these_tests_can_fail(forget, monkeypatch):
         right = layers.linear
 
         class Weightless(rows.Dense):
-            def squared_norms(self, units):
-                return torch.zeros_like(super().squared_norms(units))
+            def squared_norms(self):
+                return torch.zeros_like(super().squared_norms())
 
         def wrong(layer, a, b, wanted):
             found = right(layer, a, b, wanted)

@@ -6,7 +6,7 @@ from reference import agree, by_hand, cross_entropy, flat
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tacit.gradients import Clipper
+from tacit.gradients import Clipper, sequence
 from tacit.gradients.tape import differentiate, record
 
 
@@ -39,7 +39,10 @@ def test_the_backward_pass_makes_no_weight_gradient():
 
 
 @pytest.mark.parametrize("middle", [(), (3,)])
-def test_a_big_linear_layer_is_never_materialised(middle):
+def test_a_big_linear_layer_is_never_materialised(middle, monkeypatch):
+    """Without tokens never; with tokens, one example at a time where the rows are too many to keep."""
+    monkeypatch.setitem(sequence.KEPT, False, 0)
+    monkeypatch.setitem(sequence.CHUNK, False, 1)
     model = nn.Linear(300, 200)
     x, y = torch.randn(16, *middle, 300), torch.zeros(16)
     clipper = Clipper(model, lambda o, y: o.square().flatten(1).sum(1), 1.0)
@@ -69,4 +72,4 @@ def test_channels_last_is_the_same():
     loss = lambda o, y: o.square().flatten(1).sum(1)  # noqa: E731
     want = by_hand(model, loss, x, torch.zeros(5), flat(1.0))
     model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
-    agree(Clipper(model, loss, 1.0).sum(x, torch.zeros(5)), want, 1e-5)
+    agree(Clipper(model, loss, 1.0).sum(x, torch.zeros(5)), want, 1e-4)

@@ -36,7 +36,7 @@ def test_the_judge_sees_the_norms_and_decides(grouped: bool) -> None:
 
     clip = 0.7
     found = Clipper(model, cross_entropy, clip).sum(x, y, groups, judge=judge)
-    assert torch.allclose(seen[0], torch.stack([u.norm() for u in units]), rtol=1e-4)  # type: ignore[union-attr]
+    assert torch.allclose(seen[0].float(), torch.stack([u.norm() for u in units]), rtol=1e-4)  # type: ignore[union-attr]
     expected = sum(u * min(1.0, clip / float(u.norm())) for u, t in zip(units, takes, strict=True) if t)  # type: ignore[union-attr]
     assert torch.allclose(torch.cat([g.flatten() for g in found.values()]), expected, atol=1e-4)  # type: ignore[arg-type]
 

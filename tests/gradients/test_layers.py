@@ -196,4 +196,4 @@ def test_conv2d_in_float32_takes_another_way(options, kept, batch, monkeypatch):
         clip = 0.9 * norms[len(norms) // 2]
         want = by_hand(model, square_loss, x, y, flat(clip))
         got = Clipper(model.float(), square_loss, clip).sum(x.float(), y.float())
-        agree({name: t.double() for name, t in got.items()}, want, 2e-5)
+        agree({name: t.double() for name, t in got.items()}, want, 1e-4)

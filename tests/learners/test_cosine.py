@@ -32,8 +32,8 @@ from torch import Tensor
 from tacit import Budget, CosineClassifier, StreamInfo, SumPlan, Vault
 from tacit.errors import ConfigError, LearnerError
 from tacit.privacy import accounting
-from tacit.privacy import once as once_module
 from tacit.privacy.budget import Adjacency, Unit
+from tacit.privacy.noise import Normals
 
 ONE = Budget(epsilon=1.0, delta=1e-5)
 QUIET = Budget(epsilon=1e9, delta=1e-5)
@@ -157,17 +157,24 @@ def absent_labels_without(noise: Tensor) -> Tensor:
 
 
 def changed(change: Callable[[Tensor], Tensor]) -> Callable[[pytest.MonkeyPatch], None]:
-    honest = once_module.gaussian_
+    honest = Normals.fill_
 
     def mutate(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(once_module, "gaussian_", lambda out, *rest: out.copy_(change(honest(out, *rest))))
+        def broken(self: Normals, out: Tensor, scale: float) -> Tensor:
+            return out.copy_(change(honest(self, out, scale).view(10, -1)).reshape(-1))
+
+        patch.setattr(Normals, "fill_", broken)
 
     return mutate
 
 
 def same_in_every_task(patch: pytest.MonkeyPatch) -> None:
-    honest = once_module.gaussian_
-    patch.setattr(once_module, "gaussian_", lambda out, key, *rest: honest(out, b"k" * len(key), *rest))
+    honest = Normals.fill_
+    patch.setattr(
+        Normals,
+        "fill_",
+        lambda self, out, scale: honest(Normals(b"k" * len(self.key), self.counter, self.count), out, scale),
+    )
 
 
 MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

@@ -28,8 +28,8 @@ from tacit.errors import LearnerError, TacitError
 from tacit.learners.maps import Encoder, Spectrum
 from tacit.learners.release import Release
 from tacit.privacy import accounting, events
-from tacit.privacy import once as once_module
 from tacit.privacy.budget import Unit
+from tacit.privacy.noise import Normals
 from tacit.privacy.plan import SumPlan
 
 ONE = Budget(epsilon=1.0, delta=1e-5)
@@ -174,7 +174,7 @@ def test_the_encoder_is_paid_for_by_the_first_task_only() -> None:
 @pytest.fixture
 def noiseless(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the vault adds up, without its noise."""
-    monkeypatch.setattr(once_module, "gaussian_", lambda out, *rest: out.zero_())
+    monkeypatch.setattr(Normals, "fill_", lambda self, out, scale: out.zero_())
 
 
 @pytest.mark.usefixtures("noiseless")

@@ -15,10 +15,10 @@ from tacit.errors import PlanError, VaultError
 from tacit.gradients import clip as clip_module
 from tacit.gradients.losses import cross_entropy
 from tacit.privacy import accounting, calibrate, events
-from tacit.privacy import noise as noise_module
 from tacit.privacy.budget import Adjacency
 from tacit.privacy.grant import Grant
 from tacit.privacy.keys import KeyRing
+from tacit.privacy.noise import Normals
 
 K = 3
 LABELS = ("a", "b", "c")
@@ -53,7 +53,7 @@ def moved(label: str, asked: GradientPlan) -> list[int]:
     """The steps in which one record more, of this label, changes any bit (without the noise, which is another)."""
     x, y = np.random.default_rng(0).normal(size=(20, 5)), np.resize(np.asarray(LABELS), 20)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(noise_module, "gaussian_", lambda out, key, counter, std: out.zero_())
+        patch.setattr(Normals, "fill_", lambda self, out, scale: out.zero_())
         without, *_ = outputs(x, y, asked)
         with_it, *_ = outputs(np.vstack([x, np.ones((1, 5))]), np.append(y, label), asked)
     return [step for step, (one, two) in enumerate(zip(without, with_it, strict=True)) if not torch.equal(one, two)]
@@ -138,13 +138,15 @@ def divided_by_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def noise_too_small(patch: pytest.MonkeyPatch) -> None:
-    true = noise_module.gaussian_
-    patch.setattr(noise_module, "gaussian_", lambda out, key, counter, std: true(out, key, counter, 0.7 * std))
+    true = Normals.fill_
+    patch.setattr(Normals, "fill_", lambda self, out, scale: true(self, out, 0.7 * scale))
 
 
 def one_noise_for_a_turn(patch: pytest.MonkeyPatch) -> None:
-    true = noise_module.gaussian_
-    patch.setattr(noise_module, "gaussian_", lambda out, key, counter, std: true(out, key, counter % K, std))
+    true = Normals.fill_
+    patch.setattr(
+        Normals, "fill_", lambda self, out, scale: true(Normals(self.key, self.counter % K, self.count), out, scale)
+    )
 
 
 def no_clip(patch: pytest.MonkeyPatch) -> None:

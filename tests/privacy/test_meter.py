@@ -24,6 +24,7 @@ from tacit.privacy import meter as meter_module
 from tacit.privacy.accounting import ORDERS, rdp_curve
 from tacit.privacy.ledger import eventlists, prices
 from tacit.privacy.meter import FULL, Meter, MeterPlan, pay
+from tacit.privacy.noise import Normals
 
 TWICE = MeterPlan(rho=12_000.0)
 """With noise 0.01 a gradient as long as the clip costs 5,000: it is used twice."""
@@ -169,17 +170,17 @@ def test_the_exit_is_right(check: Callable[[Vault, Admit], bool], fixed: Vault, 
 
 
 def no_noise(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(meter_module, "gaussian_", lambda out, *rest: out.zero_())
+    patch.setattr(Normals, "fill_", lambda self, out, scale: out.zero_())
 
 
 def same_noise(patch: pytest.MonkeyPatch) -> None:
-    honest = meter_module.gaussian_
-    patch.setattr(meter_module, "gaussian_", lambda out, key, step, std: honest(out, key, 0, std))
+    honest = Normals.fill_
+    patch.setattr(Normals, "fill_", lambda self, out, scale: honest(Normals(self.key, 0, self.count), out, scale))
 
 
 def more_noise(patch: pytest.MonkeyPatch) -> None:
-    honest = meter_module.gaussian_
-    patch.setattr(meter_module, "gaussian_", lambda out, key, step, std: honest(out, key, step, 1.3 * std))
+    honest = Normals.fill_
+    patch.setattr(Normals, "fill_", lambda self, out, scale: honest(self, out, 1.3 * scale))
 
 
 def not_updated(patch: pytest.MonkeyPatch) -> None:
@@ -325,7 +326,7 @@ def before_the_step() -> None:
 
 
 def before_noise() -> None:
-    meter_module.gaussian_ = die  # type: ignore[assignment]
+    Normals.fill_ = die  # type: ignore[method-assign, assignment]
 
 
 def while_reading() -> None:
@@ -614,7 +615,7 @@ def test_kills_while_it_is_taken_up_keep_it(tmp_path: Path, moment: Callable[[],
 def test_a_power_cut_finds_everything_in_order(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal's name and step last before noise is drawn, the tally before the ledger's raise and the result."""
     order: list[str] = []
-    sync, noise, resume = os.fsync, meter_module.gaussian_, Ledger.resume
+    sync, noise, resume = os.fsync, Normals.fill_, Ledger.resume
 
     def synced(handle: int) -> None:
         path = Path(f"/proc/self/fd/{handle}").resolve()
@@ -625,7 +626,7 @@ def test_a_power_cut_finds_everything_in_order(ledger: Ledger, tmp_path: Path, m
         return lambda *args, **named: [order.append(what), honest(*args, **named)][1]
 
     monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(meter_module, "gaussian_", said("noise", noise))
+    monkeypatch.setattr(Normals, "fill_", said("noise", noise))
     monkeypatch.setattr(Ledger, "resume", said("raise", resume))
     _, _, meter = world(ledger, tmp_path / "store")
     assert order.index("grants") < order.index("raise") < order.index("blocks")

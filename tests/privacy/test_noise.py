@@ -1,21 +1,24 @@
-"""The noise is normal, of the stated scale, unpredictable without the key, and never cut at the tail."""
+"""The noise is normal, of the stated scale, unpredictable without the key, never cut, and known to any precision."""
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from scipy import stats
 
-from tacit.privacy import cipher, noise
+from tacit.privacy import cipher, grid, noise
 from tacit.privacy.keys import KeyRing
+from tacit.privacy.noise import ERROR, Normals
 
 KEY = bytes(range(32))
 N = 200_000
+D = torch.float64
 
 
-def draw(n: int, counter: int) -> torch.Tensor:
-    return noise.gaussian_(torch.empty(n), KEY, counter, 1.0)
+def draw(n: int, counter: int, scale: float = 1.0, key: bytes = KEY) -> torch.Tensor:
+    return Normals(key, counter, n).fill_(torch.empty(n, dtype=D), scale)
 
 
 def scale_is(values: torch.Tensor, std: float, confidence: float = 1e-6) -> bool:
@@ -26,25 +29,25 @@ def scale_is(values: torch.Tensor, std: float, confidence: float = 1e-6) -> bool
 
 
 def test_it_is_normal_of_the_stated_scale_and_a_wrong_scale_is_caught() -> None:
-    drawn = noise.gaussian_(torch.empty(N), KEY, 7, 2.5)
+    drawn = draw(N, 7, 2.5)
     assert scale_is(drawn, 2.5)
     assert not scale_is(drawn, 2.5 * 1.3)
     assert not scale_is(drawn, 2.5 * 0.7)
-    assert stats.kstest(drawn.double().numpy() / 2.5, "norm").pvalue > 1e-3
+    assert stats.kstest(drawn.numpy() / 2.5, "norm").pvalue > 1e-3
     assert abs(float(drawn.mean())) < 5 * 2.5 / math.sqrt(N)
 
 
 def test_both_halves_of_a_pair_are_independent() -> None:
-    drawn = draw(N, 3).double()
-    a, b = drawn[: N // 2], drawn[N // 2 :]
+    drawn = draw(1 << 17, 3)  # one lot: the first half are cosines, the second sines of the same pairs
+    a, b = drawn[: 1 << 16], drawn[1 << 16 :]
     for left, right in ((a, b), (a.abs(), b.abs()), (a[1:], a[:-1])):
-        assert abs(float(torch.corrcoef(torch.stack([left, right]))[0, 1])) < 5 / math.sqrt(N // 2)
+        assert abs(float(torch.corrcoef(torch.stack([left, right]))[0, 1])) < 5 / math.sqrt(1 << 16)
 
 
 def test_the_same_place_gives_the_same_noise_and_any_other_place_another() -> None:
     first = draw(1001, 1)
     assert torch.equal(first, draw(1001, 1))
-    for other in (draw(1001, 2), noise.gaussian_(torch.empty(1001), bytes(32), 1, 1.0)):
+    for other in (draw(1001, 2), draw(1001, 1, key=bytes(32))):
         assert abs(float(torch.corrcoef(torch.stack([first, other]))[0, 1])) < 0.2
 
 
@@ -57,38 +60,69 @@ def test_the_seed_of_torch_never_reaches_it() -> None:
     assert torch.equal(state, torch.random.get_rng_state())
 
 
-def test_the_tail_is_not_cut_at_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the smallest radius word the draw reaches past 6.6 sigma, as a true normal does."""
+@pytest.mark.parametrize("count", [1, 2, 7, 1000, (1 << 17) + 1, (1 << 18) - 3])
+@pytest.mark.parametrize("cuda", [False, True])
+def test_float64_is_within_the_stated_error_of_the_real_number(
+    count: int, cuda: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also across lots, at the ends, and for the cipher and the layout of a GPU (run on the CPU)."""
+    monkeypatch.setattr(noise, "fused", lambda function, any_size: function)
+    normals = Normals(KEY, 5, count, cuda=cuda)
+    drawn = normals.fill_(torch.empty(count, dtype=D), 1.0)
+    for place in {0, count - 1, count // 2, count // 3, min(count - 1, 1 << 16), min(count - 1, (1 << 17) - 1)}:
+        low, high = normals.bounds(place, 200)
+        assert low <= high and high - low < Fraction(1, 2**180)
+        assert abs(Fraction(float(drawn[place])) - low) < Fraction(ERROR)
 
-    def smallest(key: bytes, counter: int, n: int, first: int, scratch: object = None) -> torch.Tensor:
-        return torch.zeros(n, dtype=torch.int32)
 
-    monkeypatch.setattr(noise, "words", smallest)
-    assert float(draw(2, 0).abs().max()) == pytest.approx(math.sqrt(2 * 62 * math.log(2)))
+def test_digits_only_ever_narrow_the_number_down() -> None:
+    normals = Normals(KEY, 2, 100)
+    for place in range(0, 100, 7):
+        before = normals.bounds(place, 40)
+        for digits in (63, 64, 90, 128, 300, 500):
+            low, high = normals.bounds(place, digits)
+            assert before[0] <= low <= high <= before[1]
+            before = low, high
+
+
+@pytest.mark.parametrize("word", [0, 1, -1, 1 << 20, -(1 << 63), (1 << 63) - 1, (1 << 63) - (1 << 30)])
+def test_the_ends_of_the_radius_are_drawn_to_more_digits(word: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Radii so long or so short that float64 cannot hold them come from their digits: the tail is not cut."""
+    real = Normals._digits
+
+    def extreme(self: Normals, start: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        radius, angle = real(self, start, count)
+        return torch.full_like(radius, word), angle.clone()
+
+    monkeypatch.setattr(Normals, "_digits", extreme)
+    normals = Normals(KEY, 4, 6)
+    drawn = normals.fill_(torch.empty(6, dtype=D), 1.0)
+    for place in range(6):
+        assert abs(Fraction(float(drawn[place])) - normals.bounds(place, 250)[0]) < Fraction(ERROR)
+    if word in (0, 1, -1):
+        assert float((drawn[:3] ** 2 + drawn[3:] ** 2).sqrt().min()) > 9.0
 
 
 def test_chacha_is_chacha20() -> None:
     """The GPU's cipher, checked on the CPU against `cryptography`, across block and step boundaries."""
     for counter in (0, 5, (1 << 63) + 12345):
-        mine = cipher.chacha(cipher.chacha_head(KEY, counter, torch.device("cpu")), 1003)
+        head = cipher.chacha_head(KEY, counter, torch.device("cpu"))
         nonce = bytes(8) + counter.to_bytes(8, "little")
         stream = Cipher(algorithms.ChaCha20(KEY, nonce), mode=None).encryptor().update(bytes(4 * 1003))
-        assert torch.equal(mine, torch.frombuffer(bytearray(stream), dtype=torch.int32))
+        true = torch.frombuffer(bytearray(stream), dtype=torch.int32)
+        assert torch.equal(cipher.chacha(head, 1003), true)
+        for skip in (1, 15, 16, 17, 990):
+            assert torch.equal(cipher.chacha(head, 5, skip=skip), true[skip : skip + 5])
 
 
 @pytest.mark.parametrize("std", [1e-30, 1e-20, 1e20, 1e30])
 def test_extreme_scales_do_not_vanish(std: float) -> None:
-    assert scale_is(noise.gaussian_(torch.empty(20_000), KEY, 3, std).double() / std, 1.0)
+    assert scale_is(draw(20_000, 3, std) / std, 1.0)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3])
 def test_small_sizes(n: int) -> None:
-    assert noise.gaussian_(torch.empty(n), KEY, 0, 1.0).shape == (n,)
-
-
-def test_other_dtypes_and_shapes_get_the_same_noise() -> None:
-    drawn = noise.gaussian_(torch.empty(5, 7, dtype=torch.float64), KEY, 9, 3.0)
-    assert torch.allclose(drawn.float().view(-1), noise.gaussian_(torch.empty(35), KEY, 9, 3.0))
+    assert draw(n, 0).shape == (n,)
 
 
 def test_sampler_and_noise_keys_differ_and_every_context_has_its_own() -> None:
@@ -100,31 +134,72 @@ def test_sampler_and_noise_keys_differ_and_every_context_has_its_own() -> None:
 
 
 def test_noise_drawn_ahead_is_the_same_noise_in_any_order() -> None:
-    ahead = noise.NoiseAhead(torch.empty(999), KEY, 2.0)
+    ahead = noise.NoiseAhead(999, KEY, 2.0, torch.device("cpu"))
     for step in (0, 1, 2, 3, 1, 7, 8):  # in turn, and after a seek
-        assert torch.equal(ahead.take(step), noise.gaussian_(torch.empty(999), KEY, step, 2.0))
+        assert torch.equal(ahead.take(step), draw(999, step, 2.0))
 
 
 def test_drawing_ahead_keeps_the_number_of_threads() -> None:
     before = torch.get_num_threads()
-    noise.NoiseAhead(torch.empty(9), KEY, 1.0).take(0)
+    noise.NoiseAhead(9, KEY, 1.0, torch.device("cpu")).take(0)
     assert torch.get_num_threads() == before
 
 
-def test_the_normals_of_the_gpu_are_normal_too() -> None:
-    """Its code, run on the CPU: scale, shape, and a tail of 9.3 sigma."""
-    heads = [cipher.chacha_head(KEY, counter, torch.device("cpu")) for counter in (3, 3 | 1 << 63)]
-    drawn = noise._chacha_normals(heads[0], heads[1], N // 2)
+def test_the_normals_of_the_gpu_are_normal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code, run on the CPU."""
+    monkeypatch.setattr(noise, "fused", lambda function, any_size: function)
+    drawn = Normals(KEY, 3, N, cuda=True).fill_(torch.empty(N, dtype=D), 1.0)
     assert scale_is(drawn, 1.0) and not scale_is(drawn, 1.3) and not scale_is(drawn, 0.7)
-    assert stats.kstest(drawn.double().numpy(), "norm").pvalue > 1e-3
-    smallest = noise._uniform(torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32))
-    assert float(smallest) == 2.0**-62
+    assert stats.kstest(drawn.numpy(), "norm").pvalue > 1e-3
 
 
-def test_chunks_of_one_draw_do_not_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "_CHUNK", 64)
-    drawn = noise.gaussian_(torch.empty(128 * 8), KEY, 1, 1.0).view(8, 128)
+def test_lots_of_one_draw_do_not_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "_PAIRS", 64)
+    drawn = draw(128 * 8, 1).view(8, 128)
     assert len({tuple(row.tolist()) for row in drawn}) == 8
     assert scale_is(drawn.flatten(), 1.0)
     stream = cipher.words(KEY, 5, 64)
     assert torch.equal(cipher.words(KEY, 5, 16, first=48), stream[48:])
+
+
+def rounded_by_hand(fraction: float, place: int, terms: list[grid.Term]) -> int:
+    value = Fraction(fraction)
+    for weight, normals in terms:
+        value += Fraction(weight) * normals.bounds(place, 400)[0]
+    return math.floor(value + Fraction(1, 2))
+
+
+@pytest.mark.parametrize("several", [1, 3])
+def test_rounding_is_right_in_every_coordinate(several: int) -> None:
+    n, std = 300, 1.3
+    terms = [(std * 2.0**20 / (k + 1), Normals(KEY, k, n)) for k in range(several)]
+    whole = torch.randint(-(2**40), 2**40, (n,), generator=torch.Generator().manual_seed(0)).double()
+    fraction = torch.rand(n, dtype=D, generator=torch.Generator().manual_seed(1))
+    found = grid.rounded(whole, fraction, grid.combined(terms), terms)
+    for place in range(n):
+        assert int(found[place] - whole[place]) == rounded_by_hand(float(fraction[place]), place, terms)
+
+
+def test_rounding_is_right_where_float64_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fractions that put the sum within 2⁻²⁰ of a boundary: float64 alone is wrong for some, the result for none."""
+    n, weight = 400, 1.7 * 2.0**20
+    terms = [(weight, Normals(KEY, 11, n))]
+    known = grid.combined(terms)
+    offsets = torch.linspace(-(2.0**-31), 2.0**-31, n, dtype=D)
+    fraction = (0.5 - known).remainder(1.0).add(offsets).remainder(1.0)
+    right = [rounded_by_hand(float(fraction[place]), place, terms) for place in range(n)]
+    settled = []
+    real = grid._settled
+    monkeypatch.setattr(grid, "_settled", lambda *args: settled.append(1) or real(*args))
+    found = grid.rounded(torch.zeros(n, dtype=D), fraction, known.clone(), terms)
+    assert found.tolist() == right and settled
+    alone = (known + fraction).round().tolist()
+    assert alone != right
+
+
+def test_whether_the_sum_or_its_fraction_carries_a_part_makes_no_difference() -> None:
+    """What leaves depends on the exact sum alone, however it is held."""
+    n, terms = 50, [(3.1 * 2.0**20, Normals(KEY, 1, 50))]
+    one = grid.ExactNumbers([7 * k for k in range(n)], 2.0**-10).parts(2.0**-5)
+    two = grid.ExactNumbers([7 * k << 20 for k in range(n)], 2.0**-30).parts(2.0**-5)
+    assert torch.equal(grid.rounded(*one, grid.combined(terms), terms), grid.rounded(*two, grid.combined(terms), terms))

@@ -14,8 +14,8 @@ from tacit.gradients import clipper as clipper_module
 from tacit.gradients.losses import cross_entropy
 from tacit.privacy import accounting, events
 from tacit.privacy import grant as grant_module
-from tacit.privacy import noise as noise_module
 from tacit.privacy.grant import Grant
+from tacit.privacy.noise import Normals
 
 
 def sum_loss(output: Tensor, y: Tensor) -> Tensor:
@@ -86,26 +86,27 @@ def test_the_exit_is_right(check: Callable[[Vault, Admit], bool], fixed: Vault, 
 
 
 def no_noise(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(noise_module, "gaussian_", lambda out, key, counter, std: out.zero_())
+    patch.setattr(Normals, "fill_", lambda self, out, scale: out.zero_())
 
 
 def noise_too_small(patch: pytest.MonkeyPatch) -> None:
-    true = noise_module.gaussian_
-    patch.setattr(noise_module, "gaussian_", lambda out, key, counter, std: true(out, key, counter, 0.7 * std))
+    true = Normals.fill_
+    patch.setattr(Normals, "fill_", lambda self, out, scale: true(self, out, 0.7 * scale))
 
 
 def one_noise_for_all_steps(patch: pytest.MonkeyPatch) -> None:
-    true = noise_module.gaussian_
-    patch.setattr(noise_module, "gaussian_", lambda out, key, counter, std: true(out, key, 0, std))
+    true = Normals.fill_
+    patch.setattr(Normals, "fill_", lambda self, out, scale: true(Normals(self.key, 0, self.count), out, scale))
 
 
 def one_noise_for_all_rows(patch: pytest.MonkeyPatch) -> None:
-    true = noise_module.gaussian_
+    true = Normals.fill_
 
-    def shared(out: Tensor, key: bytes, counter: int, std: float) -> Tensor:
-        return out.copy_(true(torch.empty(100), key, counter, std).repeat(out.numel() // 100))
+    def shared(self: Normals, out: Tensor, scale: float) -> Tensor:
+        some = true(Normals(self.key, self.counter, 100), torch.empty(100, dtype=torch.float64), scale)
+        return out.copy_(some.repeat(out.numel() // 100))
 
-    patch.setattr(noise_module, "gaussian_", shared)
+    patch.setattr(Normals, "fill_", shared)
 
 
 def no_clip(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tacit import Budget, Declared, LabelPlan, Ledger, SumPlan, Vault
 from tacit.errors import LedgerError, PlanError, VaultError
 from tacit.privacy import exits, toeplitz
-from tacit.privacy import once as once_module
+from tacit.privacy.noise import Normals
 
 PLAN = SumPlan(noise=3.0, clip=2.0)
 QUIET = SumPlan(noise=1e-3, clip=2.0)
@@ -63,19 +63,19 @@ def test_the_exits_are_right(check: Callable[[Vault, Admit], bool], fixed: Vault
 
 
 def _patch_noise(patch: pytest.MonkeyPatch, change: Callable[[Tensor], Any]) -> None:
-    true = once_module.gaussian_
+    true = Normals.fill_
 
-    def broken(out: Tensor, key: bytes, counter: int, std: float) -> Tensor:
-        return out.copy_(change(true(out, key, counter, std)))
+    def broken(self: Normals, out: Tensor, scale: float) -> Tensor:
+        return out.copy_(change(true(self, out, scale)))
 
-    patch.setattr(once_module, "gaussian_", broken)
+    patch.setattr(Normals, "fill_", broken)
 
 
 MUTATIONS: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[Vault, Admit], bool]]] = [
     (lambda patch: _patch_noise(patch, torch.zeros_like), sums_noise_is_right),
     (lambda patch: _patch_noise(patch, lambda z: 0.7 * z), sums_noise_is_right),
     (lambda patch: _patch_noise(patch, lambda z: 1.3 * z), sums_noise_is_right),
-    (lambda patch: _patch_noise(patch, lambda z: z[:1].expand_as(z).clone()), sums_noise_is_right),
+    (lambda patch: _patch_noise(patch, lambda z: z[:400].repeat(len(z) // 400)), sums_noise_is_right),
     (lambda patch: _patch_noise(patch, lambda z: 0.7 * z), moment_noise_is_right),
     (lambda patch: _patch_noise(patch, torch.zeros_like), moment_noise_is_right),
     (lambda patch: patch.setattr(exits, "_weight", lambda norms, clip: torch.ones_like(norms)), sums_are_bounded),

@@ -1,8 +1,10 @@
 """The sum of clipped per-example gradients, in one backward pass.
 
-Guarantee: a unit (an example, or a group of examples) moves the result by at most `Clipper.sensitivity` in the L2
-norm; a unit whose gradient is not finite moves it by nothing, in silence. The condition: the model treats each
-example by itself, which `check_independent` tests and `Clipper` cannot see.
+Formal guarantees
+  * A unit (an example, or a group of examples) moves the total by at most `Clipper.sensitivity` in the L2 norm, after
+    every rounding of the way: the row whose norm is taken is the row that is added, and totals are exact.
+  * A unit whose gradient is not finite moves it by nothing, in silence.
+Condition: the model treats each example by itself, which `check_independent` tests and `Clipper` cannot see.
 
 How: (1) forward, writing down the inputs of the trained layers; (2) one backward pass to the *outputs* of those
 layers, so that no weight gradient is made; (3) per-example norms from these two; (4) one weighted product per layer.
@@ -19,6 +21,7 @@ from torch.utils._pytree import tree_map
 
 from tacit.errors import PlanError
 from tacit.gradients.clip import ClipRule, as_rule
+from tacit.gradients.exact import SLACK, ExactSum
 from tacit.gradients.generic import generic, not_first
 from tacit.gradients.layers import rule_for
 from tacit.gradients.layout import Layout
@@ -63,40 +66,47 @@ class Clipper:
         """The most that one unit can move the sum, in the L2 norm."""
         return self.rule.sensitivity
 
-    def buffer(self) -> Tensor:
-        """A flat buffer for `out`, on the model's device."""
-        return self.layout.buffer(self._device())
+    def total(self) -> ExactSum:
+        """An empty total, on the model's device."""
+        return ExactSum(self.layout.total, self.sensitivity, self._device())
 
-    def views(self, out: Tensor) -> dict[str, Tensor]:
-        """The parts of a flat buffer by parameter name."""
-        return dict(zip(self.layout.names, self.layout.views(out), strict=True))
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """The parts of a flat vector of all parameters, by name."""
+        return dict(zip(self.layout.names, self.layout.views(flat), strict=True))
 
     def sum(
         self,
         x: Tensor,
         y: Tensor,
         groups: Tensor | None = None,
-        out: Tensor | None = None,
         *,
         num_groups: int | None = None,
-        add: bool = False,
-        filled: int = 0,
         judge: Judge | None = None,
     ) -> dict[str, Tensor]:
-        """The clipped sum by parameter name, as views of `out` (overwritten, or added to with `add=True`).
+        """The clipped sum of one batch by parameter name, in the precision of the parameters."""
+        total = self.total()
+        self.add(total, x, y, groups, num_groups=num_groups, judge=judge)
+        return self.views(total.values().to(self.layout.dtype))
+
+    def add(
+        self,
+        total: ExactSum,
+        x: Tensor,
+        y: Tensor,
+        groups: Tensor | None = None,
+        *,
+        num_groups: int | None = None,
+        filled: int = 0,
+        judge: Judge | None = None,
+    ) -> None:
+        """Add the clipped gradients of a batch to `total`.
 
         Examples with the same number in `groups` are one unit: their gradients are added before the clip. The last
         `filled` rows are no examples: they go through the model, their loss is not asked, and they add nothing.
         `judge` says who takes part; the others are computed all the same and multiplied by 0.
         """
-        if out is None:
-            out, add = self.buffer(), False
-        self.layout.check(out)
-        views = self.views(out)
         if x.shape[0] == 0:
-            if not add:
-                out.zero_()
-            return views
+            return
         refuse_mixing(self._mixers)
         units = _units(groups, num_groups, x)
         if not self._verified:
@@ -106,8 +116,7 @@ class Clipper:
         with torch.no_grad():
             rows = self.rows(uses, x.shape[0])
             with exact(x.device):
-                self._release(rows, views, units, add, judge)
-        return views
+                self._add(rows if units is None else {n: r.by_unit(units) for n, r in rows.items()}, total, judge)
 
     def _look(self, x: Tensor, y: Tensor) -> None:
         """Compare with autograd. More batches at the same parameters are one look: a head that is zero hides the layers
@@ -141,42 +150,29 @@ class Clipper:
         with exact(a.device):
             return rule(use.site.module, a, b, use.site.owned)
 
-    def _release(
-        self,
-        rows: Mapping[str, Rows],
-        views: Mapping[str, Tensor],
-        units: Units | None,
-        add: bool,
-        judge: Judge | None,
-    ) -> None:
+    def _add(self, rows: Mapping[str, Rows], total: ExactSum, judge: Judge | None) -> None:
         """Norms, weights, weighted sums."""
-        absent = [views[name] for name in self.layout.names if name not in rows]
-        if not add:
-            for view in absent:
-                view.zero_()
         if not rows:
             return
-        weights = self._weights(rows, units, judge)
+        weights = self._weights(rows, judge)
         # Masking costs a copy of every factor, so first ask whether there is anything to mask; with a judge it is done
         # always, or the time would tell whether someone is out.
         distinct = list({id(w): w for w in weights.values()}.values())
         lowest = distinct[0] if len(distinct) == 1 else torch.stack(distinct).amin(0)
         fine = None if judge is None and float(lowest.min()) > 0.0 else lowest > 0.0
+        views = dict(zip(self.layout.names, total.views(self.layout.shapes), strict=True))
         for name, found in rows.items():
-            weight = weights[name] if units is None else weights[name][units.index]
-            if fine is not None:
-                found = found.keep(fine if units is None else fine[units.index])
-            found.weighted_sum(weight, views[name], add)
+            (found if fine is None else found.keep(fine)).add_to(total, views[name], weights[name])
 
-    def _weights(self, rows: Mapping[str, Rows], units: Units | None, judge: Judge | None) -> dict[str, Tensor]:
+    def _weights(self, rows: Mapping[str, Rows], judge: Judge | None) -> dict[str, Tensor]:
         """The weight of every unit by parameter; a parameter without rows has norm zero."""
         names = self.layout.names
-        squared = {name: found.squared_norms(units) for name, found in rows.items()}
+        squared = {name: found.squared_norms() for name, found in rows.items()}
         some = next(iter(squared.values()))
         if len(squared) < len(names):
             zero = torch.zeros_like(some)
             squared = {name: squared.get(name, zero) for name in names}
-        weights = self.rule.weights([squared[name] for name in names], slack(some))
+        weights = self.rule.weights([squared[name] for name in names], SLACK)
         if judge is not None:
             factor = judge(torch.stack([squared[name] for name in names]).sum(0).sqrt()).to(some)
             weights = [weight * factor for weight in weights]
@@ -205,16 +201,9 @@ def added(parts: list[Rows], examples: int) -> Rows:
 
 
 def exact(device: torch.device) -> AbstractContextManager[object]:
-    """Autocast off: norms and sums are made in float32 at least."""
+    """Autocast off: rows are made in float32 at least."""
     on = torch.is_autocast_enabled(device.type)
     return torch.autocast(device.type, enabled=False) if on else nullcontext()
-
-
-def slack(norms: Tensor) -> float:
-    """How much weights are rounded down, so that no rounding of norm or product lets a row exceed the clip."""
-    if norms.is_cuda and (torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32):
-        return 2.0**-9  # products have 10 bits then
-    return 64 * torch.finfo(norms.dtype).eps
 
 
 def clipped_sum(

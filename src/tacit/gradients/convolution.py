@@ -53,8 +53,6 @@ class Window:
 class Patches(Places):
     """The weight of a convolution with groups = 1: input `x` (B, C, H, W) and output gradient `b` (B, O, H', W')."""
 
-    gram_gain = 3  # after the Gram matrices a whole weight gradient is still to be computed
-
     def __init__(self, x: Tensor, b: Tensor, window: Window) -> None:
         self.x, self.image, self.window = x, b, window
         super().__init__(b.flatten(2), x.shape[1] * window.kernel[0] * window.kernel[1])
@@ -71,26 +69,20 @@ class Patches(Places):
         rows = self.window.weight_gradient(x.flatten(0, 1).unsqueeze(0), b.flatten(0, 1).unsqueeze(0), groups=n)
         return rows.view(n, -1)
 
-    def trim(self, total: Tensor, shape: torch.Size) -> Tensor:
+    def trim(self, rows: Tensor, shape: torch.Size) -> Tensor:
         if not self._grouped:
-            return total.view(shape)
-        outputs, channels, *kernel = shape
-        return total.view(_blocks(outputs), _blocks(channels), *kernel)[:outputs, :channels].reshape(shape)
+            return rows.view(len(rows), *shape)
+        outputs, channels = self.image.shape[1], self.x.shape[1]
+        blocks = rows.view(len(rows), _blocks(outputs), _blocks(channels), *self.window.kernel)
+        return blocks[:, :outputs, :channels].reshape(len(rows), *shape)
 
-    def keep(self, fine: Tensor) -> Rows:
+    def _masked(self, fine: Tensor) -> Places:
         return Patches(masked(self.x, fine), masked(self.image, fine), self.window)
 
     def _parts(self, each: int) -> list[slice]:
         if not self._grouped:
             return super()._parts(each)
         return [slice(i, min(i + GROUP, self.count)) for i in range(0, self.count, GROUP)]
-
-    def _sum(self, weight: Tensor, out: Tensor, add: bool) -> None:
-        found = self.window.weight_gradient(self.x, self.image * weight.view(-1, 1, 1, 1)).view(out.shape)
-        if add:
-            out.add_(found)
-        else:
-            out.copy_(found)
 
 
 def weight_rows(conv: nn.Conv1d | nn.Conv2d, x: Tensor, b: Tensor) -> Rows:

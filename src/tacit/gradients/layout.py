@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from tacit.errors import PlanError, UnsupportedModel
+from tacit.errors import UnsupportedModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,16 +39,6 @@ class Layout:
     def total(self) -> int:
         """The length of the flat buffer."""
         return sum(self.sizes)
-
-    def buffer(self, device: torch.device) -> Tensor:
-        return torch.empty(self.total, dtype=self.dtype, device=device)
-
-    def check(self, out: Tensor) -> None:
-        if out.shape != (self.total,) or out.dtype != self.dtype or not out.is_contiguous():
-            raise PlanError(
-                f"out must be a contiguous {self.dtype} vector of {self.total} numbers, "
-                f"got {tuple(out.shape)} {out.dtype}; use Clipper.buffer()"
-            )
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """The parameters' parts of a flat buffer, with their shapes; no copies."""

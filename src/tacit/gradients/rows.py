@@ -1,16 +1,30 @@
 """Per-example gradients of one parameter, kept in the form in which they cost least.
 
-`Rows` stands for a matrix whose row i is the gradient of example i's loss. Nobody needs that matrix: the clip needs
-the norms of its rows (or of sums of rows, when examples are grouped), the release needs one weighted sum of them.
-Norms and sums are computed in float32 at least, whatever the dtype of the activations is.
+`Rows` stands for a matrix whose row i is the gradient of one unit: of example i's loss, or of a group of examples.
+Nobody needs that matrix: the clip needs the norms of its rows, the release needs one weighted sum of them.
+
+Formal guarantees
+  * `squared_norms` is never below the true squared norm of what `add_to` adds for a weight of one: norms are added up
+    in blocks in float32 and between blocks in float64, and are enlarged by the most that rounding can take off.
+  * `add_to` adds whole multiples of the total's step, for each row a function of that row and its weight alone.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
 import torch
 from torch import Tensor
+
+from tacit.gradients.exact import FACTOR_BITS, ROOM, ExactSum
+
+BLOCK = 512
+"""Squares added in the precision of the rows; blocks are added in float64."""
+AT_A_TIME = 1 << 13
+"""Rows of factors in one product."""
+ALONE = 1 << 15
+"""Rows of at least this length are added one by one, shorter ones many at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,21 +38,31 @@ class Units:
         """(B, …) to (count, …), the sum over the examples of each unit."""
         return rows.new_zeros((self.count, *rows.shape[1:])).index_add_(0, self.index, rows)
 
+    def members(self) -> list[Tensor]:
+        """The examples of each unit."""
+        sizes = torch.bincount(self.index, minlength=self.count).tolist()
+        return list(torch.split(self.index.argsort(stable=True), sizes))
+
 
 class Rows(ABC):
-    """The per-example gradients of one parameter."""
+    """The gradients of one parameter, a row for each unit."""
 
     @abstractmethod
     def dense(self) -> Tensor:
-        """The gradients themselves, (B, *shape of the parameter). Only for small or shared parameters."""
+        """The gradients themselves, (units, *shape of the parameter). Only for small or shared parameters."""
 
     @abstractmethod
-    def squared_norms(self, units: Units | None) -> Tensor:
-        """‖row‖² of every example, or ‖sum of the unit's rows‖² of every unit. Never rounded to less by underflow."""
+    def by_unit(self, units: Units) -> "Rows":
+        """The rows of groups of examples: the sums of their members' rows."""
 
     @abstractmethod
-    def weighted_sum(self, weight: Tensor, out: Tensor, add: bool) -> None:
-        """Write (or add) the sum over examples of weight·row into `out`, which has the shape of the parameter."""
+    def squared_norms(self) -> Tensor:
+        """‖row‖² of every unit in float64, rounded up."""
+
+    @abstractmethod
+    def add_to(self, total: ExactSum, view: Tensor, weight: Tensor) -> None:
+        """Add the sum over units of weight·row to `view`, the parameter's part of `total`. `weight` is float64, and
+        weight·‖row‖ at most the clip that `total` was made for."""
 
     @abstractmethod
     def keep(self, fine: Tensor) -> "Rows":
@@ -55,16 +79,16 @@ class Dense(Rows):
     def dense(self) -> Tensor:
         return self.rows
 
-    def squared_norms(self, units: Units | None) -> Tensor:
-        if units is not None:
-            return squares(units.add_up(self.rows))
+    def by_unit(self, units: Units) -> Rows:
+        return Dense(units.add_up(self.rows))
+
+    def squared_norms(self) -> Tensor:
         if self._squares is None:
             self._squares = squares(self.rows)
         return self._squares
 
-    def weighted_sum(self, weight: Tensor, out: Tensor, add: bool) -> None:
-        flat = out.view(-1)
-        torch.addmv(flat, self.rows.reshape(len(self.rows), -1).t(), weight, beta=float(add), out=flat)
+    def add_to(self, total: ExactSum, view: Tensor, weight: Tensor) -> None:
+        add_rounded(total, view.view(-1), self.rows.reshape(len(self.rows), -1), weight)
 
     def keep(self, fine: Tensor) -> Rows:
         return Dense(masked(self.rows, fine))
@@ -73,66 +97,119 @@ class Dense(Rows):
 class Outer(Rows):
     """Row i is the outer product b[i] a[i]ᵀ: the weight of a linear layer on inputs (B, K), outputs (B, O).
 
-    ‖b aᵀ‖ = ‖a‖·‖b‖; for a unit, ‖Σ b aᵀ‖² = Σ_ij (a_i·a_j)(b_i·b_j) over its pairs of examples.
+    ‖b aᵀ‖ = ‖a‖·‖b‖. In the sum, a over (a power of two above ‖a‖) and b times that power and the weight are cut to 19
+    bits, towards zero: an outer product of shorter factors is shorter, and products of 19 bits are added exactly.
     """
 
     def __init__(self, a: Tensor, b: Dense) -> None:
         self.a, self.right = wide(a), b  # b is also the gradient of the bias: its norms are computed once
         self.b = b.rows
+        self._squares: Tensor | None = None
 
     def dense(self) -> Tensor:
         return self.b.unsqueeze(2) * self.a.unsqueeze(1)
 
-    def squared_norms(self, units: Units | None) -> Tensor:
-        if units is None:
-            return squares(self.a) * self.right.squared_norms(None)
-        product = gram_product(self.a.t(), self.b.t())
-        by_unit = units.add_up(units.add_up(product).t())
-        length = units.add_up((squares(self.a) * squares(self.b)).sqrt())
-        return with_rounding(by_unit.diagonal(), length)
+    def by_unit(self, units: Units) -> Rows:
+        from tacit.gradients.sequence import Tokens  # a row of one place
 
-    def weighted_sum(self, weight: Tensor, out: Tensor, add: bool) -> None:
-        torch.addmm(out, (self.b * weight.unsqueeze(1)).t(), self.a, beta=float(add), out=out)
+        return Tokens(self.a.unsqueeze(1), self.b.unsqueeze(1)).by_unit(units)
+
+    def squared_norms(self) -> Tensor:
+        if self._squares is None:
+            self._squares = squares(self.a)
+        return self._squares * self.right.squared_norms()
+
+    def add_to(self, total: ExactSum, view: Tensor, weight: Tensor) -> None:
+        assert self._squares is not None, "norms come before sums"
+        exponent = torch.frexp(self._squares.sqrt()).exponent.clamp(-100, 120)  # 2^exponent > ‖a‖
+        left = torch.ldexp(torch.ones_like(weight), FACTOR_BITS - exponent).to(self.a.dtype).unsqueeze(1)
+        right = torch.ldexp(weight, exponent - FACTOR_BITS).div_(total.step).unsqueeze(1)
+        for start in range(0, len(self.a), AT_A_TIME):
+            part = slice(start, start + AT_A_TIME)
+            a, b = self.a[part] * left[part], self.b[part].double() * right[part]
+            total.reserve(len(a))
+            # From float to int32 and back cuts towards zero.
+            torch.addmm(view, b.int().double().t(), a.int().double(), out=view)
 
     def keep(self, fine: Tensor) -> Rows:
-        return Outer(masked(self.a, fine), Dense(masked(self.b, fine)))
+        kept = Outer(masked(self.a, fine), Dense(masked(self.b, fine)))
+        kept._squares = None if self._squares is None else torch.where(fine, self._squares, 0.0)
+        return kept
 
 
 class Indexed(Rows):
-    """Row i is Σ_t b[i, t] written at line index[i, t] of a table: an embedding. A negative index is skipped."""
+    """Row u is Σ b[i, t] written at line index[i, t] of a table, over the tokens of its examples: an embedding.
 
-    def __init__(self, index: Tensor, b: Tensor, lines: int) -> None:
-        self.index, self.b, self.lines = index.flatten(1), wide(b).flatten(1, -2), lines
+    A negative index is skipped. Tokens of a unit that share a line are added before they are squared.
+    """
+
+    def __init__(self, index: Tensor, b: Tensor, lines: int, units: Units | None = None) -> None:
+        self.index, self.b, self.lines, self.units = index.flatten(1), wide(b).flatten(1, -2), lines, units
         if self.b.shape[1] != self.index.shape[1]:
             self.b = self.b.reshape(*self.index.shape, -1)
+        self._used: tuple[Tensor, Tensor, Tensor] | None = None
 
     def dense(self) -> Tensor:
-        width = self.b.shape[-1]
-        table = self.b.new_zeros((*self.index.shape[:1], self.lines + 1, width))
-        table.scatter_add_(1, self._lines().unsqueeze(2).expand_as(self.b), self.b)
-        return table[:, :-1]
+        count = self._count()
+        table = self.b.new_zeros((count, self.lines, self.b.shape[-1]))
+        unit, line, sums = self._lines()
+        table[unit, line] = sums
+        return table
 
-    def squared_norms(self, units: Units | None) -> Tensor:
-        count, size = (self.index.shape[0], None) if units is None else (units.count, units.index)
-        unit = torch.arange(count, device=self.index.device) if size is None else size
-        # One key for each (unit, line) that occurs: repeated tokens of a unit are added before they are squared.
-        keys = unit.unsqueeze(1) * (self.lines + 1) + self._lines()
-        used, place = torch.unique(keys.flatten(), return_inverse=True)
-        lines = self.b.new_zeros((used.shape[0], self.b.shape[-1])).index_add_(0, place, self.b.flatten(0, 1))
-        each = torch.where(used % (self.lines + 1) == self.lines, 0.0, squares(lines))
-        return each.new_zeros(count).index_add_(0, used // (self.lines + 1), each)
+    def by_unit(self, units: Units) -> Rows:
+        return Indexed(self.index, self.b, self.lines, units)
 
-    def weighted_sum(self, weight: Tensor, out: Tensor, add: bool) -> None:
-        used = self.index >= 0
-        if not add:
-            out.zero_()
-        out.index_add_(0, self.index[used], (self.b * weight.view(-1, 1, 1))[used])
+    def squared_norms(self) -> Tensor:
+        unit, _, sums = self._lines()
+        each = squares(sums)
+        return each.new_zeros(self._count()).index_add_(0, unit, each)
+
+    def add_to(self, total: ExactSum, view: Tensor, weight: Tensor) -> None:
+        unit, line, sums = self._lines()
+        for start in range(0, self._count(), ROOM):
+            mine = (unit >= start) & (unit < start + ROOM)
+            total.reserve(min(ROOM, self._count() - start))
+            scaled = sums[mine].double() * (weight[unit[mine]] / total.step).unsqueeze(1)
+            view.index_add_(0, line[mine], scaled.round_())
 
     def keep(self, fine: Tensor) -> Rows:
-        return Indexed(self.index, masked(self.b, fine), self.lines)
+        by_example = fine if self.units is None else fine[self.units.index]
+        return Indexed(self.index, masked(self.b, by_example), self.lines, self.units)
 
-    def _lines(self) -> Tensor:
-        return torch.where(self.index >= 0, self.index, self.lines)
+    def _count(self) -> int:
+        return self.index.shape[0] if self.units is None else self.units.count
+
+    def _lines(self) -> tuple[Tensor, Tensor, Tensor]:
+        """One entry for each (unit, line) that occurs: the unit, the line, the sum over the unit's tokens there."""
+        if self._used is None:
+            examples = torch.arange(self.index.shape[0], device=self.index.device)
+            unit = examples if self.units is None else self.units.index
+            there = self.index >= 0
+            keys = (unit.unsqueeze(1) * self.lines + self.index)[there]
+            used, place = torch.unique(keys, return_inverse=True)
+            sums = self.b.new_zeros((used.shape[0], self.b.shape[-1])).index_add_(0, place, self.b[there])
+            self._used = used // self.lines, used % self.lines, sums
+        return self._used
+
+
+def add_rounded(total: ExactSum, out: Tensor, rows: Tensor, weight: Tensor) -> None:
+    """Add Σ weight·row to `out` (d,), each row rounded to the total's step. `rows` is (n, d), any n."""
+    factor = (weight / total.step).to(rows.dtype)
+    if rows.shape[1] >= ALONE and not rows.is_cuda:
+        for row, scale in zip(rows, factor.tolist(), strict=True):
+            total.reserve(1)
+            out.add_(row.mul(scale).round_())
+        return
+    for part in _chunks(len(rows), rows.shape[1], rows.is_cuda):
+        scaled = (rows[part] * factor[part].unsqueeze(1)).round_().double()
+        total.reserve(len(scaled))
+        out.add_(scaled.sum(0))
+
+
+def _chunks(count: int, width: int, cuda: bool) -> Iterator[slice]:
+    most = min(ROOM, max(1, (1 << 27 if cuda else 1 << 18) // max(1, width)))
+    for start in range(0, count, most):
+        yield slice(start, min(count, start + most))
 
 
 def wide(t: Tensor) -> Tensor:
@@ -146,25 +223,28 @@ def masked(t: Tensor, fine: Tensor) -> Tensor:
 
 
 def squares(t: Tensor) -> Tensor:
-    """Sum of squares of every row, at least the true value: what underflows is counted as the smallest number."""
+    """Sum of squares of every row in float64, at least the true value, however long the row is.
+
+    Within a block of 512 numbers, n products and n additions lose at most (n + 2)·eps of the sum, whatever their
+    order; the blocks are added in float64. What underflows is counted as the smallest normal number.
+    """
     flat = t if t.dim() == 2 else t.reshape(t.shape[0], -1)
-    norm: Tensor = torch.linalg.vector_norm(flat, dim=1)
-    return torch.addcmul(_least(flat.shape[1], t.dtype, t.device), norm, norm)
+    width = flat.shape[1]
+    if width <= BLOCK:
+        norms: Tensor = torch.linalg.vector_norm(flat, dim=1).double().square_()
+    else:
+        whole = width - width % BLOCK
+        blocks = torch.linalg.vector_norm(flat[:, :whole].view(len(flat), whole // BLOCK, BLOCK), dim=2)
+        norms = blocks.double().square_().sum(1)
+        if whole < width:
+            norms += torch.linalg.vector_norm(flat[:, whole:], dim=1).double().square_()
+    enlarged, least = _rounding(width, t.dtype)
+    return norms.mul_(enlarged).add_(least)
 
 
 @cache
-def _least(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.tensor(count * torch.finfo(dtype).tiny, dtype=dtype, device=device)
-
-
-def gram_product(a: Tensor, b: Tensor) -> Tensor:
-    """(…, K, T) and (…, O, T) to (aᵀa)∘(bᵀb), (…, T, T): inner products of the outer products of all pairs."""
-    return torch.matmul(a.mT, a).mul_(torch.matmul(b.mT, b))
-
-
-def with_rounding(squared: Tensor, length: Tensor) -> Tensor:
-    """Add the rounding error of a Gram sum: terms that cancel could otherwise hide a long gradient.
-
-    `length` is Σ_t ‖a_t‖‖b_t‖, the length the gradient would have if nothing cancelled.
-    """
-    return squared.clamp(min=0.0) + 16 * torch.finfo(squared.dtype).eps * length.square()
+def _rounding(width: int, dtype: torch.dtype) -> tuple[float, float]:
+    """How much a sum of squares is enlarged, and what is added for underflow."""
+    info = torch.finfo(dtype)
+    blocks = -(-width // BLOCK)
+    return 1 + 2 * (min(width, BLOCK) + 8) * info.eps + (blocks + 8) * 2.0**-52, width * info.tiny

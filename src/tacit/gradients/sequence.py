@@ -1,8 +1,10 @@
-"""Rows of a weight that is applied at many places of one example: a linear layer on tokens, a convolution.
+"""Rows of a weight that is applied at many places of one unit: a linear layer on tokens, a convolution, or any linear
+layer where several examples are one unit.
 
-Row i is b[i] a[i]ᵀ, a sum over T places of outer products, with a[i] of (K, T) and b[i] of (O, T).
-Its squared norm comes from two Gram matrices, T²(K + O) operations, or from the row itself, T·K·O operations:
-the cheaper one is taken. Rows are formed a few examples at a time and are kept only when they are small.
+Row i is b[i] a[i]ᵀ, a sum over T places of outer products, with a[i] of (K, T) and b[i] of (O, T). The places may
+cancel: tokens with +v and −v have long factors and a short row, so nothing but the row itself says how long it is.
+Rows are therefore formed, a few units at a time, and the row that is measured is the row that is added. They are kept
+between the two when they are small; otherwise they are formed twice, and one that came out longer is shortened.
 """
 
 from abc import abstractmethod
@@ -11,7 +13,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from tacit.gradients.rows import Rows, Units, gram_product, masked, squares, wide, with_rounding
+from tacit.gradients.exact import ExactSum
+from tacit.gradients.rows import Rows, Units, add_rounded, masked, squares, wide
 
 # By whether it is a GPU, which wants few large calls.
 CHUNK = {False: 1 << 21, True: 1 << 27}  # numbers formed at a time: about a cache; half a gigabyte
@@ -21,63 +24,66 @@ KEPT = {False: 1 << 24, True: 1 << 28}  # numbers kept at most for one parameter
 class Places(Rows):
     """Rows b[i] a[i]ᵀ over places; b is (B, O, T). Subclasses say what a is."""
 
-    gram_gain = 1  # how much cheaper, in operations, the Gram matrices must be
-
-    def __init__(self, b: Tensor, width: int) -> None:
+    def __init__(self, b: Tensor, width: int, count: int | None = None) -> None:
         self.b, self.width = b, width
-        self.count, self.outputs, self.places = b.shape
+        self.count = len(b) if count is None else count
+        self.outputs, self.places = b.shape[1:]
         self._kept: list[Tensor] = []
+        self._squares: Tensor | None = None
 
     @abstractmethod
     def columns(self, part: slice | Tensor) -> Tensor:
         """a of the examples of `part`, (n, K, T)."""
 
-    @abstractmethod
-    def _sum(self, weight: Tensor, out: Tensor, add: bool) -> None:
-        """The weighted sum from the factors."""
-
     def form(self, part: slice) -> Tensor:
         """The rows of `part`, (n, …); a subclass may choose the layout, which `trim` undoes."""
         return torch.bmm(self.b[part], self.columns(part).mT)
 
-    def trim(self, total: Tensor, shape: torch.Size) -> Tensor:
-        """A sum of formed rows in the shape of the parameter."""
-        return total.view(shape)
+    def trim(self, rows: Tensor, shape: torch.Size) -> Tensor:
+        """Formed rows, (n, …), in the shape of the parameter, (n, *shape)."""
+        return rows.view(len(rows), *shape)
 
     def dense(self) -> Tensor:
-        parts = Places._parts(self, self.width * (self.places + self.outputs))
-        return torch.cat([torch.bmm(self.b[part], self.columns(part).mT) for part in parts])
+        shape = torch.Size((self.outputs, self.width))
+        return torch.cat([self.trim(rows, shape) for rows in self._formed(keep=False)])
 
-    def squared_norms(self, units: Units | None) -> Tensor:
-        if units is not None:
-            return self._unit_norms(units)
-        if self.places * (self.width + self.outputs) * self.gram_gain < self.width * self.outputs:
-            norms = [self._gram(part) for part in self._parts(self.places * (self.width + 2 * self.places))]
-        else:
-            norms = [squares(rows) for rows in self._formed()]
-        return norms[0] if len(norms) == 1 else torch.cat(norms)
+    def by_unit(self, units: Units) -> Rows:
+        return Joined(self, units)
 
-    def weighted_sum(self, weight: Tensor, out: Tensor, add: bool) -> None:
-        if not self._kept:
-            return self._sum(weight, out, add)
-        parts = zip(torch.split(weight, [len(rows) for rows in self._kept]), self._kept, strict=True)
-        total = self._kept[0].new_zeros(self._kept[0][0].numel())
-        for some, rows in parts:
-            total.addmv_(rows.view(len(rows), -1).t(), some)
-        found = self.trim(total, out.shape)
-        if add:
-            out.add_(found)
-        else:
-            out.copy_(found)
+    def squared_norms(self) -> Tensor:
+        if self._squares is None:
+            keep = self.count * self.outputs * self.width <= KEPT[self.b.is_cuda]
+            norms = [squares(rows.flatten(1)) for rows in self._formed(keep=keep)]
+            self._squares = norms[0] if len(norms) == 1 else torch.cat(norms)
+        return self._squares
 
-    def _gram(self, part: slice) -> Tensor:
-        a, b = self.columns(part), self.b[part]
-        lengths = torch.linalg.vector_norm(a, dim=1).mul_(torch.linalg.vector_norm(b, dim=1)).sum(1)
-        return with_rounding(gram_product(a, b).sum((1, 2)), lengths)
+    def add_to(self, total: ExactSum, view: Tensor, weight: Tensor) -> None:
+        assert self._squares is not None, "norms come before sums"
+        start = 0
+        for rows in self._kept or self._formed(keep=False):
+            part = slice(start, start + len(rows))
+            start += len(rows)
+            mine = weight[part]
+            if not self._kept:  # formed a second time: never longer than what was measured
+                mine = mine * (self._squares[part] / squares(rows.flatten(1))).sqrt_().nan_to_num_(nan=0.0).clamp_(
+                    max=1
+                )
+            add_rounded(total, view.view(-1), self.trim(rows, view.shape).reshape(len(rows), -1), mine)
 
-    def _formed(self) -> Iterator[Tensor]:
-        """The rows, a few examples at a time; kept for the sum if they are small."""
-        keep = self.count * self.outputs * self.width <= KEPT[self.b.is_cuda]
+    def keep(self, fine: Tensor) -> Rows:
+        kept = self._masked(fine)
+        if self._squares is not None:
+            kept._squares = torch.where(fine, self._squares, 0.0)
+            parts = torch.split(fine, [len(rows) for rows in self._kept]) if self._kept else ()
+            kept._kept = [masked(rows, some) for rows, some in zip(self._kept, parts, strict=True)]
+        return kept
+
+    @abstractmethod
+    def _masked(self, fine: Tensor) -> "Places":
+        """The same with zeros in the factors of units that are not fine."""
+
+    def _formed(self, *, keep: bool) -> Iterator[Tensor]:
+        """The rows, a few units at a time; kept for the sum if they are small."""
         for part in self._parts(self.width * (self.places + self.outputs)):
             rows = self.form(part)
             if keep:
@@ -85,22 +91,9 @@ class Places(Rows):
             yield rows
 
     def _parts(self, each: int) -> list[slice]:
-        """The examples, a few at a time, when one needs `each` numbers."""
+        """The units, a few at a time, when one needs `each` numbers."""
         step = max(1, CHUNK[self.b.is_cuda] // each)
         return [slice(i, min(i + step, self.count)) for i in range(0, self.count, step)]
-
-    def _unit_norms(self, units: Units) -> Tensor:
-        if self.count * self.outputs * self.width <= KEPT[self.b.is_cuda]:
-            return squares(units.add_up(self.dense()))
-        # One unit at a time, so that never more than one gradient of this parameter exists.
-        sizes = torch.bincount(units.index, minlength=units.count).tolist()
-        members = torch.split(units.index.argsort(stable=True), sizes)
-        norms = self.b.new_zeros(units.count)
-        for unit, some in enumerate(members):
-            if some.numel():
-                b, a = self.b[some].transpose(0, 1).flatten(1), self.columns(some).transpose(0, 1).flatten(1)
-                norms[unit] = squares((b @ a.t()).unsqueeze(0))[0]
-        return norms
 
 
 class Tokens(Places):
@@ -113,9 +106,30 @@ class Tokens(Places):
     def columns(self, part: slice | Tensor) -> Tensor:
         return self.a[part].mT
 
-    def _sum(self, weight: Tensor, out: Tensor, add: bool) -> None:
-        b = self.tokens * weight.view(-1, 1, 1)
-        torch.addmm(out, b.flatten(0, 1).t(), self.a.flatten(0, 1), beta=float(add), out=out)
-
-    def keep(self, fine: Tensor) -> Rows:
+    def _masked(self, fine: Tensor) -> Places:
         return Tokens(masked(self.a, fine), masked(self.tokens, fine))
+
+
+class Joined(Places):
+    """Units of several examples: all places of all their examples are places of the unit."""
+
+    def __init__(self, each: Places, units: Units) -> None:
+        self.each, self.units = each, units
+        self._members = units.members()
+        super().__init__(each.b, each.width, units.count)
+
+    def columns(self, part: slice | Tensor) -> Tensor:
+        return self.each.columns(part)
+
+    def form(self, part: slice) -> Tensor:
+        return torch.stack([self._one(some) for some in self._members[part]])
+
+    def by_unit(self, units: Units) -> Rows:
+        raise NotImplementedError("rows are joined once")
+
+    def _masked(self, fine: Tensor) -> Places:
+        return Joined(self.each._masked(fine[self.units.index]), self.units)
+
+    def _one(self, some: Tensor) -> Tensor:
+        """The row of the unit that has these examples; zeros if there are none."""
+        return self.b[some].transpose(0, 1).flatten(1) @ self.columns(some).transpose(0, 1).flatten(1).t()

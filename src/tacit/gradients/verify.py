@@ -36,7 +36,7 @@ def agrees(
             differentiate(losses, uses, keep_graph=True)
             with torch.no_grad():
                 rows = rows_of(uses, len(x))
-                squared = {name: r.squared_norms(None) for name, r in rows.items()}
+                squared = {name: r.squared_norms() for name, r in rows.items()}
             fine = losses.detach().isfinite()
             for norms in squared.values():
                 fine &= norms.isfinite()
@@ -64,7 +64,7 @@ def _compare(
         found = torch.zeros_like(parameter, requires_grad=False)
         if name in rows:
             with torch.no_grad(), torch.autocast(parameter.device.type, enabled=False):
-                rows[name].weighted_sum(losses.new_ones(len(losses), dtype=parameter.dtype), found, False)
+                found = rows[name].dense().sum(0).to(parameter.dtype).view_as(parameter)
             bound = tolerance * sum(lengths[name]) + FLOOR * whole
         else:
             bound = 0.0  # no hook fired for it: then autograd must find nothing at all

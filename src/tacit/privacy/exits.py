@@ -1,9 +1,11 @@
 """What the exits compute before noise: bounded sums over units. Pure functions of private records.
 
 Guarantee: adding or removing one unit changes each result by at most its stated bound in Euclidean norm, whatever the
-records are. A record with a non-finite feature counts as nothing. No result leaves this module's callers without noise.
+records are, after every rounding: each unit adds whole multiples of a public power of two, and they are added exactly.
+A record with a non-finite feature counts as nothing. No result leaves this module's callers without noise.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -15,10 +17,12 @@ from tacit.data.places import positions
 from tacit.data.records import Records
 from tacit.data.stream import Label
 from tacit.errors import TacitError, VaultError
+from tacit.gradients.exact import BITS, FACTOR_BITS, ROOM, SLACK, ExactSum
+from tacit.gradients.rows import squares
+from tacit.privacy.grid import ExactNumbers
 from tacit.privacy.still import beside, frozen, unchanged
 
 T = TypeVar("T")
-_DOWN = 1 - 2.0**-20  # weights are rounded down, so that no unit exceeds its bound by rounding
 
 
 def guarded(work: Callable[[], T], what: str = "the model, loss, rule or feature map failed on private records") -> T:
@@ -74,64 +78,103 @@ def width(records: Records, through: nn.Module | None) -> int:
 
 def label_sums(
     records: Records, labels: tuple[Label, ...], through: nn.Module | None, clip: float, most: int
-) -> Tensor:
+) -> ExactSum:
     """Σ over units of the unit's (label × feature) matrix, scaled down to Frobenius norm ≤ clip; without labels, one
     row for all records."""
     kinds = max(1, len(labels))
-    out = torch.zeros(kinds, width(records, through), dtype=torch.float64)
+    size = width(records, through)
+    total = ExactSum(kinds * size, clip)
+    view = total.flat.view(kinds, size)
     place = torch.from_numpy(positions(records.y, labels) if labels else np.zeros(len(records.y), dtype=np.int64))
-    for index, group in chunks(records, torch.arange(records.units), most):
+    for index, group in chunks(records, torch.arange(records.units), min(most, ROOM)):
         rows = _clean(featurise(records, index, through))
         label = place[index]
         inside = label >= 0  # labels outside the set are skipped, and nobody learns how many
         rows, label, unit = rows[inside], label[inside], group[inside]
+        if len(rows) == 0:
+            continue
         found, inverse = np.unique((unit * kinds + label).numpy(), return_inverse=True)
         cells, cell = torch.from_numpy(found), torch.from_numpy(inverse)
-        sums = torch.zeros(len(cells), rows.shape[1], dtype=torch.float64).index_add_(0, cell, rows)
+        sums = torch.zeros(len(cells), size, dtype=torch.float64).index_add_(0, cell, rows)
         owner = cells // kinds
-        squares = torch.zeros(int(group.max()) + 1 if len(group) else 0, dtype=torch.float64)
-        squares.index_add_(0, owner, sums.square().sum(1))
-        weight = _weight(squares.sqrt(), clip)[owner, None]
+        each = torch.zeros(int(group.max()) + 1, dtype=torch.float64).index_add_(0, owner, squares(sums))
+        weight = _weight(each.sqrt(), clip)[owner, None] / total.step
+        total.reserve(len(each))
         # Finite rows may add up to infinity: such a unit has weight 0, and 0 · ∞ would be NaN.
-        out.index_add_(0, cells % kinds, torch.where(weight > 0, sums * weight, 0.0))
-    return out
-
-
-def second_moment(records: Records, through: nn.Module | None, clip: float, most: int) -> Tensor:
-    """Σ over units of the unit's Σφφᵀ, scaled down to Frobenius norm ≤ clip²."""
-    size = width(records, through)
-    out = torch.zeros(size, size, dtype=torch.float64)
-    for index, group in chunks(records, torch.arange(records.units), most):
-        rows = _clean(featurise(records, index, through))
-        if len(group) == 0:
-            continue
-        norms = rows.square().sum(1)
-        if not records.single:
-            for unit in range(int(group[-1]) + 1):  # ‖Σφφᵀ‖² = Σ (φᵢ·φⱼ)²
-                mine = group == unit
-                norms[mine] = (rows[mine] @ rows[mine].T).square().sum().sqrt()
-        out += rows.T @ (rows * _weight(norms, clip**2)[:, None])
-    return out
-
-
-def unit_means(records: Records, value: Callable[[Tensor], Tensor], most: int) -> float:
-    """Σ over units of the mean over the unit's records of a value in [0, 1]: one unit changes it by at most 1."""
-    total = 0.0
-    for index, group in chunks(records, torch.arange(records.units), most):
-        values = torch.nan_to_num(value(index).double(), 0.0, 0.0, 0.0).clamp(0, 1)
-        counts = torch.bincount(group).clamp(min=1).double()
-        total += float((torch.zeros_like(counts).index_add_(0, group, values) / counts).sum())
+        view.index_add_(0, cells % kinds, torch.where(weight > 0, sums * weight, 0.0).round_())
     return total
 
 
-def label_counts(records: Records, labels_per_unit: int, key: bytes) -> dict[Label, float]:
-    """For each label that occurs, Σ over units of 1/√m, m = how many labels the unit has (at most the bound).
+def second_moment(records: Records, through: nn.Module | None, clip: float, most: int) -> ExactSum:
+    """Σ over units of the unit's Σφφᵀ, scaled down to Frobenius norm ≤ clip²: the diagonal, then what is above it.
+
+    Scaled rows √w·φ are cut to multiples of a power of two, towards zero, and their products are added exactly. A cut
+    row is shorter, so a unit of one record keeps its bound. With several records cross terms may cancel less after the
+    cut than before, by at most 2·√d·cut·Σ√w‖φ‖ + m·d·cut² in the Frobenius norm: such a unit is scaled down for it.
+    """
+    size = width(records, through)
+    total = ExactSum(size * size, clip * clip)
+    cut = math.ldexp(1.0, math.ceil(math.log2(clip)) - FACTOR_BITS)
+    view = total.flat.view(size, size)
+    for index, group in chunks(records, torch.arange(records.units), min(most, ROOM)):
+        rows = _clean(featurise(records, index, through))
+        if len(group) == 0:
+            continue
+        norms = squares(rows)
+        if not records.single:
+            norms = _several(rows, norms, group, clip, cut)
+        scaled = rows * _weight(norms, clip * clip).sqrt().unsqueeze(1) / cut
+        whole = scaled.to(torch.int64).double()  # towards zero
+        total.reserve(len(whole))
+        torch.addmm(view, whole.t(), whole * (cut * cut / total.step), out=view)
+    total.rearrange(_triangle(size))
+    return total
+
+
+def _several(rows: Tensor, lengths: Tensor, group: Tensor, clip: float, cut: float) -> Tensor:
+    """For each record the norm by which its unit is scaled: ‖Σφφᵀ‖² = Σ (φᵢ·φⱼ)², and room for the cut."""
+    norms = torch.empty_like(lengths)
+    size = rows.shape[1]
+    for unit in range(int(group[-1]) + 1):
+        mine = group == unit
+        some, squared = rows[mine], lengths[mine]
+        if len(some) == 0:
+            continue
+        rounding = (size + len(some) + 8) * 2.0**-51 * float(squared.sum())
+        norm = float((some @ some.T).square().sum().sqrt()) + rounding
+        shrunk = min(1.0, clip / math.sqrt(norm)) if norm > 0 else 1.0
+        moved = 2 * math.sqrt(size) * cut * shrunk * float(squared.sqrt().sum()) + 2 * len(some) * size * cut * cut
+        share = 1 / (1 + moved / clip**2)
+        norms[mine] = clip**2 / (shrunk * share) ** 2 if share >= 0.5 else math.inf
+    return norms
+
+
+def _triangle(size: int) -> Tensor:
+    """Where the diagonal of a square matrix and what is above it lie in the flat matrix."""
+    row, column = torch.triu_indices(size, size, 1)
+    return torch.cat([torch.arange(size) * (size + 1), row * size + column])
+
+
+def unit_means(records: Records, value: Callable[[Tensor], Tensor], most: int) -> ExactNumbers:
+    """Σ over units of the mean over the unit's records of a value in [0, 1]: one unit changes it by at most 1."""
+    total, step = 0, 2.0**-BITS
+    for index, group in chunks(records, torch.arange(records.units), min(most, ROOM)):
+        values = torch.nan_to_num(value(index).double(), 0.0, 0.0, 0.0).clamp(0, 1)
+        counts = torch.bincount(group).clamp(min=1).double()
+        means = torch.zeros_like(counts).index_add_(0, group, values) / counts
+        total += int((means.clamp_(max=1.0) / step).floor().sum())
+    return ExactNumbers([total], step)
+
+
+def label_counts(records: Records, labels_per_unit: int, key: bytes) -> dict[Label, int]:
+    """For each label that occurs, Σ over units of 1/√m in multiples of 2⁻³⁸, rounded down; m = how many labels the unit
+    has (at most the bound).
 
     Which labels of a unit beyond the bound are skipped depends on the unit and the key alone.
     """
     import hashlib
 
-    counts: dict[Label, float] = {}
+    counts: dict[Label, int] = {}
     for unit in range(records.units):
         own = records.y[records.starts[unit] : records.starts[unit + 1]]
         mine = sorted(
@@ -141,7 +184,7 @@ def label_counts(records: Records, labels_per_unit: int, key: bytes) -> dict[Lab
             ).digest(),
         )[:labels_per_unit]
         for label in mine:
-            counts[label] = counts.get(label, 0.0) + 1 / np.sqrt(len(mine))
+            counts[label] = counts.get(label, 0) + math.isqrt(2 ** (2 * BITS) // len(mine))
     return counts
 
 
@@ -153,7 +196,7 @@ def _clean(rows: Tensor) -> Tensor:
 
 def _weight(norms: Tensor, clip: float) -> Tensor:
     finite = torch.isfinite(norms)
-    weight = torch.where(norms > clip, clip / norms * _DOWN, torch.ones_like(norms))
+    weight = torch.where(norms > clip, clip / norms, 1.0) * (1 - SLACK)
     return torch.where(finite, weight, torch.zeros_like(norms))
 
 

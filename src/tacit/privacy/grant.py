@@ -1,10 +1,10 @@
 """A grant: a billed right to n noisy gradients of one plan on named blocks, pinned to the work it was billed for.
 
 Guarantee: each call of `gradient` draws every unit of every read by secret Poisson coins at the billed rate, clips each
-unit's gradient to the plan's bound, adds one draw of Gaussian noise of standard deviation noise · clip to the sum and
-divides by the public expected batch. By class, a step leaves out every record but those of the label whose turn it is,
-which the plan alone says. Nothing is computed before the charge is durable; an empty draw still adds noise;
-step n + 1 is refused; a step never releases two results.
+unit's gradient to the plan's bound, adds them up exactly, adds one draw of Gaussian noise of standard deviation
+noise · clip, rounds to the public grid and divides by the public expected batch. By class, a step leaves out every
+record but those of the label whose turn it is, which the plan alone says. Nothing is computed before the charge is
+durable; an empty draw still adds noise; step n + 1 is refused; a step never releases two results.
 """
 
 import os
@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from tacit.data.places import positions
 from tacit.data.records import Records
 from tacit.errors import VaultError
-from tacit.gradients import Automatic, Clipper, ClipRule, Flat, PerLayer
+from tacit.gradients import Automatic, Clipper, ClipRule, ExactSum, Flat, PerLayer
 from tacit.privacy.ahead import Ahead
 from tacit.privacy.billing import Bill
 from tacit.privacy.budget import Adjacency
 from tacit.privacy.declared import Block, Read
 from tacit.privacy.exits import at_a_time, chunks, featurise, guarded
+from tacit.privacy.grid import grid_for, rounded
 from tacit.privacy.keys import SAMPLER, KeyRing
 from tacit.privacy.ledger import Ticket
 from tacit.privacy.noise import NoiseAhead
@@ -78,7 +79,9 @@ class Grant:
         total = sum(p.numel() for p in self._parameters.values())
         like = next(iter(self._parameters.values()))
         self._fill = bool(said) and like.is_cuda
-        self._noise = NoiseAhead(torch.empty(total, device=like.device, dtype=like.dtype), noise_key, plan.std)
+        self._grid = grid_for(plan.std)
+        self._total = clipper.total()
+        self._noise = NoiseAhead(total, noise_key, plan.std / self._grid, like.device)
         self._draws = Ahead(self._draw)
         self._done, self._process = False, os.getpid()
 
@@ -130,12 +133,14 @@ class Grant:
         if os.getpid() != self._process:
             raise VaultError("a grant belongs to the process that asked for it; ask for a new one in this process")
         self._bill.charge()  # durable before any record is read or noise drawn
-        # One draw of noise, then the clipped gradients on top of it: no sum without noise ever exists.
         last = self.step + 1 == self.plan.steps
-        total, drawn = self._noise.take(self.step, last=last), self._draws.take(self.step, last=last)
+        noise, drawn = self._noise.take(self.step, last=last), self._draws.take(self.step, last=last)
+        total = self._total.clear()
         with dice(self._model, self._dice, self.step), unchanged(self._model):
             self._add_gradients(total, drawn)
-        out = total.div(self._expected)
+        terms = [(self.plan.std / self._grid, self._noise.normals(self.step))]
+        noisy = rounded(*total.parts(self._grid), noise, terms)
+        out = noisy.mul_(self._grid / self._expected).to(self._clipper.layout.dtype)
         self._bill.journal.leave(self.step, checksum(out))
         self.step += 1
         if self.step == self.plan.steps:
@@ -150,25 +155,25 @@ class Grant:
             return drawn
         return [units[read.of(units) == place] for read, units in zip(self._reads, drawn, strict=True)]
 
-    def _add_gradients(self, total: Tensor, drawn: list[Tensor]) -> None:
+    def _add_gradients(self, total: ExactSum, drawn: list[Tensor]) -> None:
         """Add the clipped gradient of every drawn unit of every read."""
         for sampled, units in zip(self._reads, drawn, strict=True):
             for index, group in chunks(sampled.records, units, self._most):
                 guarded(partial(self._add, total, sampled, index, group))
 
-    def _add(self, total: Tensor, sampled: Sampled, index: Tensor, group: Tensor) -> Tensor:
+    def _add(self, total: ExactSum, sampled: Sampled, index: Tensor, group: Tensor) -> None:
         if sampled.selected is not None:
             keep = sampled.selected[index]
             index, group = index[keep], group[keep]
         if len(index):
-            x = featurise(sampled.records, index, sampled.read.through).to(total.device)
-            groups = None if sampled.records.single else group.to(total.device)
-            y = sampled.y[index].to(total.device)
+            device = total.flat.device
+            x = featurise(sampled.records, index, sampled.read.through).to(device)
+            groups = None if sampled.records.single else group.to(device)
+            y = sampled.y[index].to(device)
             missing = filling(len(x), self._most) if self._fill and groups is None else 0
             if missing:
                 x, y = (torch.cat([t, t.new_zeros(missing, *t.shape[1:])]) for t in (x, y))
-            self._clipper.sum(x, y, groups=groups, out=total, add=True, filled=missing)
-        return total
+            self._clipper.add(total, x, y, groups, filled=missing)
 
     def _finish(self, out: Tensor) -> None:
         self._done = True

@@ -27,14 +27,15 @@ from torch import Tensor, nn
 
 from tacit.data.records import Records
 from tacit.errors import LedgerError, PlanError, VaultError
-from tacit.gradients import Clipper, Flat
+from tacit.gradients import Clipper, ExactSum, Flat
 from tacit.privacy import calibrate, events, rowwise
 from tacit.privacy.billing import Bill
 from tacit.privacy.budget import Budget
 from tacit.privacy.declared import Block, Loss, Read
 from tacit.privacy.exits import at_a_time, chunks, guarded
+from tacit.privacy.grid import grid_for, rounded
 from tacit.privacy.ledger import Ledger, Ticket
-from tacit.privacy.noise import gaussian_
+from tacit.privacy.noise import Normals
 from tacit.privacy.plan import Plan, SumPlan
 from tacit.privacy.still import dice, unchanged
 from tacit.privacy.store import Spent, Store, Tally
@@ -137,15 +138,18 @@ class Meter:
         self._ready()
         clipper = self._clipper(model, loss, clip)
         step = self._bill.journal.begin()  # durable: this step's noise is drawn in no other process
-        # Noise first, gradients on top of it: no sum without noise ever exists.
-        total = gaussian_(clipper.buffer(), self._noise, step, noise * clip)
+        std, total = noise * clip, clipper.total()
         spent = self._spent.clone()
         cost = 0.5 / self.plan.rho / noise / noise
         most = min([self._most, *at_a_time(model)])
         with dice(model, self._dice, step), unchanged(model):
             for index, group in chunks(self._records, torch.arange(self._records.units), most):
                 guarded(partial(self._add, clipper, total, spent, index, group, clip, cost))
-        out = total.div(self._block.size)
+        grid, device = grid_for(std), total.flat.device
+        normals = Normals(self._noise, step, len(total.flat), cuda=device.type == "cuda")
+        drawn = normals.fill_(torch.empty_like(total.flat), std / grid)
+        noisy = rounded(*total.parts(grid), drawn, [(std / grid, normals)])
+        out = noisy.mul_(grid / self._block.size).to(clipper.layout.dtype)
         # Durable before anything leaves.
         self._tally.write(Spent(units=spent, steps=step + 1, token=self._bill.ticket.token))
         self._spent = spent
@@ -189,7 +193,7 @@ class Meter:
         return clipper
 
     def _add(
-        self, clipper: Clipper, total: Tensor, spent: Tensor, index: Tensor, group: Tensor, clip: float, cost: float
+        self, clipper: Clipper, total: ExactSum, spent: Tensor, index: Tensor, group: Tensor, clip: float, cost: float
     ) -> None:
         """Add the clipped gradients of the units that can pay, and take what they cost off their own meters."""
         if len(index) == 0:
@@ -201,9 +205,9 @@ class Meter:
             takes = pay(mine, norms.cpu().double(), clip, cost)
             return takes.to(norms.device)
 
-        x, y = self._records.features(index).to(total.device), self._y[index].to(total.device)
-        groups = None if self._records.single else group.to(total.device)
-        clipper.sum(x, y, groups=groups, out=total, add=True, judge=judge)
+        device = total.flat.device
+        x, y = self._records.features(index).to(device), self._y[index].to(device)
+        clipper.add(total, x, y, None if self._records.single else group.to(device), judge=judge)
 
 
 def foretell(ledger: Ledger, store: Store, block: Block, pin: str) -> None:

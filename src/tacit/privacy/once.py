@@ -1,10 +1,11 @@
-"""Exits that release once: bill, compute, add noise, let out.
+"""Exits that release once: bill, compute exactly, add noise, round to the public grid, let out.
 
 Guarantee: the charge is durable before a record is read; what left before a crash is given again as it was, and never
 the same noise on something else.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,8 +16,9 @@ from tacit.errors import VaultError
 from tacit.privacy import toeplitz
 from tacit.privacy.billing import Bill
 from tacit.privacy.declared import Block
+from tacit.privacy.grid import Exact, ExactNumbers, combined, grid_for, rounded
 from tacit.privacy.keys import NOISE
-from tacit.privacy.noise import gaussian_
+from tacit.privacy.noise import Normals
 from tacit.privacy.pin import pin
 from tacit.privacy.plan import SumPlan
 from tacit.privacy.unsafe import Unsafe
@@ -30,8 +32,8 @@ class Once(Unsafe):
     ) -> float:
         """Noisy number of some units of a block."""
 
-        def compute() -> Tensor:
-            return torch.tensor([units()])
+        def compute() -> Exact:
+            return ExactNumbers([int(units())], 1.0)
 
         return float(self._release("count", block, plan, compute, shape=(1,), bound=1.0, detail=detail))
 
@@ -40,13 +42,18 @@ class Once(Unsafe):
         kind: str,
         block: Block,
         plan: SumPlan,
-        compute: Callable[[], Tensor],
+        compute: Callable[[], Exact],
         *,
         shape: tuple[int, ...],
         bound: float,
         detail: Mapping[str, Any] | None = None,
+        quieter: int = 0,
     ) -> Tensor:
-        """Bill, compute, add noise, let out: the one path of every sum-like exit. `bound`: the sensitivity."""
+        """Bill, compute, add noise, round to the grid, let out: the one path of every sum-like exit.
+
+        `bound`: the most that one unit changes the sum, in the norm where the last `quieter` coordinates count double;
+        these get noise of 1/√2 of the standard deviation.
+        """
         if not isinstance(plan, SumPlan):
             raise VaultError(f"{kind} takes a SumPlan, got {type(plan).__name__}")
         if plan.horizon > 1 and plan.participations < block.tasks_per_unit:
@@ -61,18 +68,27 @@ class Once(Unsafe):
         if (before := bill.journal.kept()) is not None:
             bill.release()
             return before
-        total = compute().to(torch.float64)
+        total = compute()
         if series is None:
-            key = keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)
-            noise = gaussian_(torch.empty(shape, dtype=torch.float64), key, 0, plan.std)
+            sources = [(1.0, keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant))]
         else:  # noise of this task = e_t Σ_k g_k z_{t−k}; the z of earlier tasks are derived again, by their grants
             members = bill.ticket.series
-            noise = torch.zeros(shape, dtype=torch.float64)
-            for weight, grant in zip(toeplitz.inverse(plan.horizon), reversed(members), strict=False):
-                key = keys.derive(NOISE, bill.ticket.generation, "series", grant)
-                noise += weight * gaussian_(torch.empty(shape), key, 0, plan.std)
-            noise *= toeplitz.easing(plan.horizon, plan.participations)[len(members) - 1]
-        out = (total + bound * noise).to(torch.float32)
+            ease = toeplitz.easing(plan.horizon, plan.participations)[len(members) - 1]
+            sources = [
+                (weight * ease, keys.derive(NOISE, bill.ticket.generation, "series", grant))
+                for weight, grant in zip(toeplitz.inverse(plan.horizon), reversed(members), strict=False)
+            ]
+        count = math.prod(shape)
+        out = torch.cat(
+            [
+                _noisy(total, part, [(bound * share * weight, key) for weight, key in sources], plan.std, number)
+                for number, (part, share) in enumerate(
+                    ((slice(0, count - quieter), 1.0), (slice(count - quieter, count), 0.5**0.5))
+                )
+                if part.stop > part.start
+            ]
+        ).view(shape)
+        out = out.to(torch.float32)
         bill.journal.keep(out)
         bill.release()
         return out
@@ -89,3 +105,11 @@ class Once(Unsafe):
     ) -> Bill:
         name = pin(kind=kind, plan=described, block=block.id, records=self._of(block).digest)
         return self._billing.bill(kind, [(block, event)], described, name, series=series, horizon=horizon)
+
+
+def _noisy(total: Exact, part: slice, sources: Sequence[tuple[float, bytes]], std: float, number: int) -> Tensor:
+    """Part of a total plus Σ weight · std · (normals of a key), rounded to the grid of the newest of them."""
+    grid = grid_for(sources[0][0] * std)
+    whole, fraction = (some[part] for some in total.parts(grid))
+    terms = [(weight * std / grid, Normals(key, number, len(whole))) for weight, key in sources]
+    return rounded(whole, fraction, combined(terms), terms).mul_(grid)

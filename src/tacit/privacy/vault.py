@@ -21,15 +21,17 @@ from tacit.data.places import positions
 from tacit.data.stream import Label
 from tacit.errors import VaultError
 from tacit.gradients import Clipper
+from tacit.gradients.exact import BITS
 from tacit.privacy import exits, rowwise
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.declared import Block, Loss, Read, label_space, several
 from tacit.privacy.grant import Grant, check_classes, clip_rule, prepare, targets
+from tacit.privacy.grid import ExactNumbers, combined, grid_for, rounded
 from tacit.privacy.issue import issue
 from tacit.privacy.keys import NOISE, SAMPLER
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.meter import Meter, MeterPlan, foretell
-from tacit.privacy.noise import gaussian_
+from tacit.privacy.noise import Normals
 from tacit.privacy.once import Once
 from tacit.privacy.pin import checksum, pin
 from tacit.privacy.plan import GradientPlan, LabelPlan, Plan, SumPlan
@@ -196,21 +198,22 @@ class Vault(Once):
         records = self._of(block)
         rowwise.check_map(records, through)
         size = exits.width(records, through)
-        row, column = torch.triu_indices(size, size)
-        scale = torch.where(row == column, 1.0, 0.5**0.5)
+        above = size * (size - 1) // 2
         noisy = self._release(
             "second moment",
             block,
             plan,
-            # Off-diagonal entries times √2: in these coordinates the norm is the Frobenius norm of the matrix.
-            lambda: exits.second_moment(records, through, plan.clip, self._most)[row, column] / scale,
-            shape=(len(row),),
+            lambda: exits.second_moment(records, through, plan.clip, self._most),
+            # An entry above the diagonal stands for two of the matrix, so in its Frobenius norm it counts double.
+            shape=(size + above,),
             bound=plan.clip**2,
             detail={"through": pin(map=through)},
+            quieter=above,
         )
-        out = torch.empty(size, size, dtype=noisy.dtype)
-        out[row, column] = noisy * scale
-        out[column, row] = noisy * scale
+        row, column = torch.triu_indices(size, size, 1)
+        out = torch.diag(noisy[:size])
+        out[row, column] = noisy[size:]
+        out[column, row] = noisy[size:]
         return out
 
     def count(self, block: Block, plan: SumPlan) -> float:
@@ -235,7 +238,7 @@ class Vault(Once):
             "accuracy",
             block,
             plan,
-            lambda: torch.tensor([exits.unit_means(records, right, self._most)]),
+            lambda: exits.unit_means(records, right, self._most),
             shape=(1,),
             bound=1.0,
             detail={"predict": pin(predict=predict)},
@@ -249,9 +252,10 @@ class Vault(Once):
         counts = exits.label_counts(records, plan.labels_per_unit, keys.identity_key)
         # Without candidates the names are sorted: the order of the records must not show.
         names = sorted(counts, key=repr) if plan.candidates is None else plan.candidates
-        noise_key = keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)
-        noisy = gaussian_(torch.empty(len(names)), noise_key, 0, plan.std)
-        noisy += torch.tensor([counts.get(name, 0.0) for name in names])
+        grid, key = grid_for(plan.std), keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)
+        terms = [(plan.std / grid, Normals(key, 0, len(names)))]
+        total = ExactNumbers([counts.get(name, 0) for name in names], 2.0**-BITS)
+        noisy = rounded(*total.parts(grid), combined(terms), terms).mul_(grid)
         bill.journal.leave(0, checksum(noisy))
         kept = tuple(name for name, count in zip(names, noisy.tolist(), strict=True) if count >= plan.cut)
         bill.release()
