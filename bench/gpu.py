@@ -30,7 +30,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 import models  # noqa: E402
-from tacit.gradients import Clipper  # noqa: E402
+from tacit.gradients import Clipper, ExactSum  # noqa: E402
 from tacit.gradients.losses import cross_entropy  # noqa: E402
 
 CLIP, NOISE, RATE = 1.0, 1.0, 0.01
@@ -83,30 +83,32 @@ def private(
     model: nn.Module, x: Tensor, y: Tensor, cast: Callable[[], contextlib.AbstractContextManager[object]], noise: str
 ) -> Step:
     clipper = Clipper(model, cross_entropy, CLIP)
-    out = clipper.buffer()
+    total = clipper.total()
     trained = [p for p in model.parameters() if p.requires_grad]
-    draw = _noise(noise, out)
+    released = _noise(noise, total)
     with cast():  # Poisson batches change in size: kernels must not be compiled for one size alone
         for size in (len(x) - 1, len(x) - 2):
-            clipper.sum(x[:size], y[:size], out=out)
+            clipper.sum(x[:size], y[:size])
 
     def step() -> None:
-        total = draw()
         with cast():
-            views = clipper.sum(x, y, out=total, add=True)
+            clipper.add(total.clear(), x, y)
         with torch.no_grad():
-            torch._foreach_add_(trained, list(views.values()), alpha=-RATE / len(x))
+            views = clipper.views(released().mul_(-RATE / len(x)).float())
+            torch._foreach_add_(trained, list(views.values()))
 
     return step
 
 
-def _noise(source: str, out: Tensor) -> Callable[[], Tensor]:
+def _noise(source: str, total: ExactSum) -> Callable[[], Tensor]:
+    """torch: normals of torch's generator on the exact sum, which is no guarantee. cipher: what the vault does."""
     if source == "cipher":
-        from tacit.privacy.noise import NoiseAhead
+        from tacit.privacy.grid import GridNoise
 
-        ahead, counter = NoiseAhead(out, bytes(range(32)), NOISE * CLIP), iter(range(1 << 62))  # a bench has no secret
-        return lambda: ahead.take(next(counter))
-    return lambda: out.normal_(0.0, NOISE * CLIP)
+        key = bytes(range(32))  # a bench has no secret
+        noise, counter = GridNoise(len(total.flat), key, NOISE * CLIP, total.flat.device), iter(range(1 << 62))
+        return lambda: noise.released(total, next(counter), last=False)
+    return lambda: total.values().add_(torch.randn_like(total.flat), alpha=NOISE * CLIP)
 
 
 def seconds(step: Step, inner: int, device: str) -> float:

@@ -28,7 +28,7 @@ import models
 from _timing import Step, peak_extra, rounds
 from tacit.gradients import Clipper
 from tacit.gradients.losses import cross_entropy
-from tacit.privacy.noise import NoiseAhead
+from tacit.privacy.grid import GridNoise
 
 CLIP, NOISE, RATE = 1.0, 1.0, 0.05
 OPACUS = ("hooks", "ghost", "functorch", "ew")
@@ -67,16 +67,17 @@ def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
 def private(model: nn.Module, x: Tensor, y: Tensor, noisy: bool = True) -> Step:
     """What a grant of the vault does in a step: clipped sum, noise from the cipher, then the update."""
     clipper = Clipper(model, cross_entropy, CLIP)
-    out = clipper.buffer()
+    total = clipper.total()
     trained = [p for p in model.parameters() if p.requires_grad]
-    noise = NoiseAhead(out, secrets.token_bytes(32), NOISE * clipper.sensitivity)
+    noise = GridNoise(len(total.flat), secrets.token_bytes(32), NOISE * clipper.sensitivity, torch.device("cpu"))
     count = iter(range(1 << 62))
 
     def step() -> None:
-        total = noise.take(next(count)) if noisy else out
-        views = clipper.sum(x, y, out=total, add=noisy)
+        clipper.add(total.clear(), x, y)
+        out = noise.released(total, next(count), last=False) if noisy else total.values()
         with torch.no_grad():
-            torch._foreach_add_(trained, list(views.values()), alpha=-RATE / len(x))
+            views = clipper.views(out.mul_(-RATE / len(x)).float())
+            torch._foreach_add_(trained, list(views.values()))
 
     return step
 

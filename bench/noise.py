@@ -11,6 +11,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import argparse
 import json
+import math
 import statistics
 import sys
 import time
@@ -25,7 +26,8 @@ sys.modules.setdefault("tacit", package)
 
 import torch  # noqa: E402
 
-from tacit.privacy import cipher, noise  # noqa: E402
+from tacit.gradients.exact import ExactSum  # noqa: E402
+from tacit.privacy import cipher, grid, noise  # noqa: E402
 
 KEY = bytes(range(32))  # a bench has no secret
 SIZES = (38_400, 269_322, 1_096_430, 10_000_000)
@@ -47,36 +49,60 @@ def milliseconds(work: Callable[[int], object], cuda: bool, rounds: int = 9) -> 
     return 1e3 * statistics.median(times)
 
 
+def before(out: torch.Tensor, key: bytes, counter: int) -> torch.Tensor:
+    """The noise that releases had before they were exact: AES, Box–Muller in float32. Only to compare with."""
+    half = out.numel() // 2
+    for start in range(0, half, 1 << 18):
+        count = min(1 << 18, half - start)
+        bits = cipher.words(key, counter, 2 * count, 2 * start, noise._scratch("before", 8 * count))
+        radius = (bits[:count] & 0x7FFFFFFF).to(torch.float32).add_(1.0).mul_(2.0**-31).log_().mul_(-2.0).sqrt_()
+        angle = bits[count:].to(torch.float32).mul_(2.0 * math.pi * 2.0**-32)
+        part = out[2 * start : 2 * (start + count)]
+        torch.cos(angle, out=part[:count]).mul_(radius)
+        torch.sin(angle, out=part[count:]).mul_(radius)
+    return out
+
+
 def measure(device: str) -> list[dict[str, object]]:
+    """Milliseconds for n normals: torch's generator, the float32 noise of before (CPU), the real numbers to float64,
+    and with them a whole release of an exact sum on the grid."""
     cuda = device == "cuda"
     rows: list[dict[str, object]] = []
-    for n in SIZES:
-        out = torch.empty(n, device=device)
+    for n in SIZES + ((100_000_000,) if cuda else ()):
+        out, wide = torch.empty(n, device=device), torch.empty(n, device=device, dtype=torch.float64)
+        total = ExactSum(n, 1.0, device)
+        total.flat.copy_(torch.randint(-(2**40), 2**40, (n,), device=device))
         row: dict[str, object] = {"device": device, "n": n}
-        row["torch.normal_"] = milliseconds(lambda _, out=out: out.normal_(), cuda)
-        row["cipher"] = milliseconds(lambda k, out=out: noise.gaussian_(out, KEY, k, 1.0), cuda)
+        work = {"torch.normal_": lambda _, out=out: out.normal_()}
+        if not cuda:
+            work["float32, before"] = lambda k, out=out: before(out, KEY, k)
+        work["to float64"] = lambda k, n=n, wide=wide: noise.Normals(KEY, k, n, cuda=cuda).fill_(wide, 1.0)
+        work["release"] = lambda k, n=n, total=total: whole(total, n, k, device)
+        row |= {name: milliseconds(step, cuda) for name, step in work.items()}
         rows.append(row)
         print(", ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
     return rows
 
 
+def whole(total: ExactSum, n: int, counter: int, device: str) -> torch.Tensor:
+    gamma = grid.grid_for(1.0)
+    normals = noise.Normals(KEY, counter, n, cuda=device == "cuda")
+    drawn = normals.fill_(torch.empty(n, dtype=torch.float64, device=device), 1.0 / gamma)
+    return grid.released(total, gamma, drawn, [(1.0 / gamma, normals)]).float()
+
+
 def check_gpu() -> None:
-    """The GPU's cipher is the CPU's to the last bit."""
+    """The GPU's cipher is the CPU's to the last bit, its normals are within their error, and rounding is right."""
     for counter, n in ((0, 1003), (1 << 62, 70_001), (77, 16)):
-        heads = [
-            [cipher.chacha_head(KEY, c, torch.device(d)) for c in (counter, counter | 1 << 63)] for d in ("cuda", "cpu")
-        ]
-        assert torch.equal(cipher.chacha(heads[0][0], n).cpu(), cipher.chacha(heads[1][0], n)), (
-            "the GPU's bits are wrong"
-        )
-        there, here = (
-            noise.fused(noise._chacha_normals, any_size=True)(*heads[0], n).cpu(),
-            noise._chacha_normals(*heads[1], n),
-        )
-        assert torch.allclose(there, here, atol=1e-4), "the GPU's normals are wrong"
-    draw = noise.gaussian_(torch.empty(4_000_000, device="cuda"), KEY, 5, 2.0).double()
+        heads = [cipher.chacha_head(KEY, counter, torch.device(d)) for d in ("cuda", "cpu")]
+        assert torch.equal(cipher.chacha(heads[0], n).cpu(), cipher.chacha(heads[1], n)), "the GPU's bits are wrong"
+        normals = noise.Normals(KEY, counter, n, cuda=True)
+        drawn = normals.fill_(torch.empty(n, dtype=torch.float64, device="cuda"), 1.0).cpu()
+        worst = max(abs(float(drawn[i]) - float(normals.bounds(i, 160)[0])) for i in range(0, n, max(1, n // 50)))
+        assert worst < noise.ERROR, f"the GPU's normals are off by {worst}"
+    draw = noise.Normals(KEY, 5, 4_000_000, cuda=True).fill_(torch.empty(4_000_000, dtype=torch.float64).cuda(), 2.0)
     assert abs(float(draw.std()) - 2.0) < 0.01 and abs(float(draw.mean())) < 0.01, "the GPU's normals are wrong"
-    print("GPU cipher: bits and scale are right")
+    print("GPU cipher: bits, normals and scale are right")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -173,11 +174,11 @@ def rounded_by_hand(fraction: float, place: int, terms: list[grid.Term]) -> int:
 def test_rounding_is_right_in_every_coordinate(several: int) -> None:
     n, std = 300, 1.3
     terms = [(std * 2.0**20 / (k + 1), Normals(KEY, k, n)) for k in range(several)]
-    whole = torch.randint(-(2**40), 2**40, (n,), generator=torch.Generator().manual_seed(0)).double()
-    fraction = torch.rand(n, dtype=D, generator=torch.Generator().manual_seed(1))
-    found = grid.rounded(whole, fraction, grid.combined(terms), terms)
-    for place in range(n):
-        assert int(found[place] - whole[place]) == rounded_by_hand(float(fraction[place]), place, terms)
+    multiples = torch.randint(-(2**50), 2**50, (n,), generator=torch.Generator().manual_seed(0)).tolist()
+    total = grid.ExactNumbers(multiples, 2.0**-10)
+    found = grid.released(total, 1.0, grid.combined(terms), terms)
+    for place, multiple in enumerate(multiples):
+        assert int(found[place]) - multiple // 2**10 == rounded_by_hand(multiple % 2**10 / 2**10, place, terms)
 
 
 def test_rounding_is_right_where_float64_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +192,9 @@ def test_rounding_is_right_where_float64_cannot_tell(monkeypatch: pytest.MonkeyP
     settled = []
     real = grid._settled
     monkeypatch.setattr(grid, "_settled", lambda *args: settled.append(1) or real(*args))
-    found = grid.rounded(torch.zeros(n, dtype=D), fraction, known.clone(), terms)
+    monkeypatch.setattr(grid, "_AT_A_TIME", 150)  # in parts, as long sums are
+    exact = SimpleNamespace(parts=lambda grid, some: (torch.zeros(n, dtype=D)[some], fraction[some]))
+    found = grid.released(exact, 1.0, known.clone(), terms)  # type: ignore[arg-type]
     assert found.tolist() == right and settled
     alone = (known + fraction).round().tolist()
     assert alone != right
@@ -200,6 +203,7 @@ def test_rounding_is_right_where_float64_cannot_tell(monkeypatch: pytest.MonkeyP
 def test_whether_the_sum_or_its_fraction_carries_a_part_makes_no_difference() -> None:
     """What leaves depends on the exact sum alone, however it is held."""
     n, terms = 50, [(3.1 * 2.0**20, Normals(KEY, 1, 50))]
-    one = grid.ExactNumbers([7 * k for k in range(n)], 2.0**-10).parts(2.0**-5)
-    two = grid.ExactNumbers([7 * k << 20 for k in range(n)], 2.0**-30).parts(2.0**-5)
-    assert torch.equal(grid.rounded(*one, grid.combined(terms), terms), grid.rounded(*two, grid.combined(terms), terms))
+    one = grid.ExactNumbers([7 * k for k in range(n)], 2.0**-10)
+    two = grid.ExactNumbers([7 * k << 20 for k in range(n)], 2.0**-30)
+    out = [grid.released(held, 2.0**-5, grid.combined(terms), terms) for held in (one, two)]
+    assert torch.equal(*out)

@@ -70,17 +70,17 @@ class ExactSum:
         self.flat = self.flat[places]
         self._moved = None if self._moved is None else self._moved[places]
 
-    def parts(self, grid: float) -> tuple[Tensor, Tensor]:
-        """The total over `grid` (a power of two) as a whole part and a fraction in [0, 1), both exact."""
+    def parts(self, grid: float, some: slice) -> tuple[Tensor, Tensor]:
+        """Some coordinates of the total over `grid` (a power of two): whole parts and fractions in [0, 1), exact."""
         ratio = self.step / grid
         if self._moved is None:
-            scaled = self.flat * ratio
+            scaled = self.flat[some] * ratio
             whole = scaled.floor()
             return whole, scaled.sub_(whole)
-        total = self._moved + self.flat.to(torch.int64)
+        total = self._moved[some] + self.flat[some].to(torch.int64)
         shift = round(-math.log2(ratio))
         if shift <= 0:
-            return total.double() * ratio, torch.zeros_like(self.flat)
+            return total.double() * ratio, torch.zeros_like(total, dtype=torch.float64)
         whole = torch.bitwise_right_shift(total, shift)
         rest = total - torch.bitwise_left_shift(whole, shift)
         return whole.double(), rest.double() * ratio

@@ -24,10 +24,9 @@ from tacit.privacy.billing import Bill
 from tacit.privacy.budget import Adjacency
 from tacit.privacy.declared import Block, Read
 from tacit.privacy.exits import at_a_time, chunks, featurise, guarded
-from tacit.privacy.grid import grid_for, rounded
+from tacit.privacy.grid import GridNoise
 from tacit.privacy.keys import SAMPLER, KeyRing
 from tacit.privacy.ledger import Ticket
-from tacit.privacy.noise import NoiseAhead
 from tacit.privacy.pin import checksum, tensor_hash
 from tacit.privacy.plan import GradientPlan
 from tacit.privacy.sampling import poisson
@@ -79,9 +78,8 @@ class Grant:
         total = sum(p.numel() for p in self._parameters.values())
         like = next(iter(self._parameters.values()))
         self._fill = bool(said) and like.is_cuda
-        self._grid = grid_for(plan.std)
         self._total = clipper.total()
-        self._noise = NoiseAhead(total, noise_key, plan.std / self._grid, like.device)
+        self._noise = GridNoise(total, noise_key, plan.std, like.device)
         self._draws = Ahead(self._draw)
         self._done, self._process = False, os.getpid()
 
@@ -134,13 +132,11 @@ class Grant:
             raise VaultError("a grant belongs to the process that asked for it; ask for a new one in this process")
         self._bill.charge()  # durable before any record is read or noise drawn
         last = self.step + 1 == self.plan.steps
-        noise, drawn = self._noise.take(self.step, last=last), self._draws.take(self.step, last=last)
-        total = self._total.clear()
+        drawn, total = self._draws.take(self.step, last=last), self._total.clear()
         with dice(self._model, self._dice, self.step), unchanged(self._model):
             self._add_gradients(total, drawn)
-        terms = [(self.plan.std / self._grid, self._noise.normals(self.step))]
-        noisy = rounded(*total.parts(self._grid), noise, terms)
-        out = noisy.mul_(self._grid / self._expected).to(self._clipper.layout.dtype)
+        noisy = self._noise.released(total, self.step, last=last)
+        out = noisy.div_(self._expected).to(self._clipper.layout.dtype)
         self._bill.journal.leave(self.step, checksum(out))
         self.step += 1
         if self.step == self.plan.steps:

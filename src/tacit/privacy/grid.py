@@ -23,11 +23,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tacit.privacy.noise import ERROR, MORE, Normals
+from tacit.privacy.noise import ERROR, MORE, NoiseAhead, Normals
 
 FINENESS = 20
 """log₂ of the noise's standard deviation over γ, rounded down."""
 
+_AT_A_TIME = 1 << 15
 Term = tuple[float, Normals]
 """A weight, in steps of the grid, and the normals it multiplies."""
 
@@ -40,8 +41,8 @@ def grid_for(std: float) -> float:
 class Exact(Protocol):
     """A sum that is known exactly."""
 
-    def parts(self, grid: float) -> tuple[Tensor, Tensor]:
-        """The sum over `grid`, flat: a whole part and a fraction in [0, 1), both exact, in float64."""
+    def parts(self, grid: float, some: slice) -> tuple[Tensor, Tensor]:
+        """Some coordinates of the sum over `grid`: whole parts and fractions in [0, 1), both exact, in float64."""
 
 
 class ExactNumbers:
@@ -50,11 +51,27 @@ class ExactNumbers:
     def __init__(self, multiples: Sequence[int], step: float) -> None:
         self.multiples, self.step = multiples, step
 
-    def parts(self, grid: float) -> tuple[Tensor, Tensor]:
-        values = [multiple * Fraction(self.step) / Fraction(grid) for multiple in self.multiples]
+    def parts(self, grid: float, some: slice) -> tuple[Tensor, Tensor]:
+        values = [multiple * Fraction(self.step) / Fraction(grid) for multiple in self.multiples[some]]
         whole = [math.floor(value) for value in values]
         rest = [float(value - part) for value, part in zip(values, whole, strict=True)]
         return torch.tensor(whole, dtype=torch.float64), torch.tensor(rest, dtype=torch.float64)
+
+
+class GridNoise:
+    """Noise of one standard deviation for a sum that is released step by step; the next step's is drawn meanwhile."""
+
+    def __init__(self, count: int, key: bytes, std: float, device: torch.device) -> None:
+        self.grid = grid_for(std)
+        self._scale = std / self.grid
+        self._ahead = NoiseAhead(count, key, self._scale, device)
+
+    def released(self, total: Exact, step: int, *, last: bool = True) -> Tensor:
+        """The total plus the noise of `step`, on the grid, in float64; overwritten by the next call but one.
+
+        Unless it is the last, the noise of the next step is begun."""
+        noise = self._ahead.take(step, last=last)
+        return released(total, self.grid, noise, [(self._scale, self._ahead.normals(step))])
 
 
 def combined(terms: Sequence[Term]) -> Tensor:
@@ -66,19 +83,24 @@ def combined(terms: Sequence[Term]) -> Tensor:
     return total
 
 
-def rounded(whole: Tensor, fraction: Tensor, noise: Tensor, terms: Sequence[Term]) -> Tensor:
-    """whole + round(fraction + noise) in float64, right in every coordinate; all are flat and in steps of the grid.
+def released(total: Exact, grid: float, noise: Tensor, terms: Sequence[Term], first: int = 0) -> Tensor:
+    """The coordinates of `total` from `first` on, plus noise, rounded to the grid, right in every coordinate; float64.
 
-    `noise` is Σ weight · normals of `terms`, as far as float64 knows it; it is overwritten.
+    `noise` is Σ weight · normals of `terms` in steps of the grid, as far as float64 knows it. It is overwritten with
+    what is released, a part at a time that stays in the cache.
     """
-    near = noise.add_(fraction)
-    nearest = near.round()
-    off = near.sub_(nearest).abs_()
-    clear = 0.5 - _doubt(terms)
-    if len(off) and float(off.max()) >= clear:
-        for place in torch.nonzero(off >= clear).view(-1).tolist():
-            nearest[place] = _settled(Fraction(float(fraction[place])), place, terms)
-    return nearest.add_(whole)
+    at_a_time = len(noise) if noise.is_cuda else _AT_A_TIME
+    for start in range(0, len(noise), at_a_time):
+        part = noise[start : start + at_a_time]
+        whole, fraction = total.parts(grid, slice(first + start, first + start + len(part)))
+        nearest = part.add_(fraction).round()
+        off = part.sub_(nearest).abs_()
+        clear = 0.5 - _doubt(terms)
+        if float(off.max()) >= clear:
+            for place in torch.nonzero(off >= clear).view(-1).tolist():
+                nearest[place] = _settled(Fraction(float(fraction[place])), start + place, terms)
+        torch.mul(nearest.add_(whole), grid, out=part)
+    return noise
 
 
 def _doubt(terms: Sequence[Term]) -> float:

@@ -33,9 +33,8 @@ from tacit.privacy.billing import Bill
 from tacit.privacy.budget import Budget
 from tacit.privacy.declared import Block, Loss, Read
 from tacit.privacy.exits import at_a_time, chunks, guarded
-from tacit.privacy.grid import grid_for, rounded
+from tacit.privacy.grid import GridNoise
 from tacit.privacy.ledger import Ledger, Ticket
-from tacit.privacy.noise import Normals
 from tacit.privacy.plan import Plan, SumPlan
 from tacit.privacy.still import dice, unchanged
 from tacit.privacy.store import Spent, Store, Tally
@@ -138,18 +137,15 @@ class Meter:
         self._ready()
         clipper = self._clipper(model, loss, clip)
         step = self._bill.journal.begin()  # durable: this step's noise is drawn in no other process
-        std, total = noise * clip, clipper.total()
+        total = clipper.total()
         spent = self._spent.clone()
         cost = 0.5 / self.plan.rho / noise / noise
         most = min([self._most, *at_a_time(model)])
         with dice(model, self._dice, step), unchanged(model):
             for index, group in chunks(self._records, torch.arange(self._records.units), most):
                 guarded(partial(self._add, clipper, total, spent, index, group, clip, cost))
-        grid, device = grid_for(std), total.flat.device
-        normals = Normals(self._noise, step, len(total.flat), cuda=device.type == "cuda")
-        drawn = normals.fill_(torch.empty_like(total.flat), std / grid)
-        noisy = rounded(*total.parts(grid), drawn, [(std / grid, normals)])
-        out = noisy.mul_(grid / self._block.size).to(clipper.layout.dtype)
+        noise_of = GridNoise(len(total.flat), self._noise, noise * clip, total.flat.device)
+        out = noise_of.released(total, step).div_(self._block.size).to(clipper.layout.dtype)
         # Durable before anything leaves.
         self._tally.write(Spent(units=spent, steps=step + 1, token=self._bill.ticket.token))
         self._spent = spent

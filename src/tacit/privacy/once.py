@@ -16,7 +16,7 @@ from tacit.errors import VaultError
 from tacit.privacy import toeplitz
 from tacit.privacy.billing import Bill
 from tacit.privacy.declared import Block
-from tacit.privacy.grid import Exact, ExactNumbers, combined, grid_for, rounded
+from tacit.privacy.grid import Exact, ExactNumbers, combined, grid_for, released
 from tacit.privacy.keys import NOISE
 from tacit.privacy.noise import Normals
 from tacit.privacy.pin import pin
@@ -110,6 +110,5 @@ class Once(Unsafe):
 def _noisy(total: Exact, part: slice, sources: Sequence[tuple[float, bytes]], std: float, number: int) -> Tensor:
     """Part of a total plus Σ weight · std · (normals of a key), rounded to the grid of the newest of them."""
     grid = grid_for(sources[0][0] * std)
-    whole, fraction = (some[part] for some in total.parts(grid))
-    terms = [(weight * std / grid, Normals(key, number, len(whole))) for weight, key in sources]
-    return rounded(whole, fraction, combined(terms), terms).mul_(grid)
+    terms = [(weight * std / grid, Normals(key, number, part.stop - part.start)) for weight, key in sources]
+    return released(total, grid, combined(terms), terms, part.start)

@@ -26,7 +26,7 @@ from tacit.privacy import exits, rowwise
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.declared import Block, Loss, Read, label_space, several
 from tacit.privacy.grant import Grant, check_classes, clip_rule, prepare, targets
-from tacit.privacy.grid import ExactNumbers, combined, grid_for, rounded
+from tacit.privacy.grid import ExactNumbers, combined, grid_for, released
 from tacit.privacy.issue import issue
 from tacit.privacy.keys import NOISE, SAMPLER
 from tacit.privacy.ledger import Ledger
@@ -255,7 +255,7 @@ class Vault(Once):
         grid, key = grid_for(plan.std), keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)
         terms = [(plan.std / grid, Normals(key, 0, len(names)))]
         total = ExactNumbers([counts.get(name, 0) for name in names], 2.0**-BITS)
-        noisy = rounded(*total.parts(grid), combined(terms), terms).mul_(grid)
+        noisy = released(total, grid, combined(terms), terms)
         bill.journal.leave(0, checksum(noisy))
         kept = tuple(name for name, count in zip(names, noisy.tolist(), strict=True) if count >= plan.cut)
         bill.release()
