@@ -5,6 +5,7 @@ magnitudes over sixty decades, places that cancel, widths of a picture, persons 
 """
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +20,9 @@ from tacit.gradients.convolution import Patches, Window
 from tacit.gradients.exact import ROOM, SLACK, ExactSum
 from tacit.gradients.rows import Dense, Indexed, Outer, Rows, Units
 from tacit.gradients.sequence import Tokens
+
+DEVICE = os.environ.get("TACIT_TEST_DEVICE", "cpu")
+"""On a machine with a GPU: TACIT_TEST_DEVICE=cuda."""
 
 
 @dataclass
@@ -58,7 +62,7 @@ def factors(genes: Genes, units: int = 1) -> tuple[Tensor, Tensor]:
     b = torch.randn(units, 1, genes.outputs, generator=g, dtype=torch.float64).expand(-1, genes.places, -1).clone()
     b += torch.randn(b.shape, generator=g, dtype=torch.float64) * 2.0**genes.cancel
     lengths = torch.randn(units, genes.places, 1, generator=g, dtype=torch.float64) * genes.spread
-    return (a * 2.0 ** (genes.left + lengths)).float(), (b * 2.0**genes.right).float()
+    return (a * 2.0 ** (genes.left + lengths)).float().to(DEVICE), (b * 2.0**genes.right).float().to(DEVICE)
 
 
 def linear(genes: Genes) -> Rows:
@@ -73,7 +77,7 @@ def tokens(genes: Genes) -> Rows:
 def person(genes: Genes) -> Rows:
     """All places are records of one person."""
     a, b = factors(genes)
-    one = Units(index=torch.zeros(genes.places, dtype=torch.long), count=1)
+    one = Units(index=torch.zeros(genes.places, dtype=torch.long, device=DEVICE), count=1)
     return Outer(a[0], Dense(b[0])).by_unit(one)
 
 
@@ -81,13 +85,14 @@ def person_of_tokens(genes: Genes) -> Rows:
     a, b = factors(genes)
     half = max(1, genes.places // 2)
     a, b = a[0, : 2 * half].unflatten(0, (-1, half)), b[0, : 2 * half].unflatten(0, (-1, half))
-    return Tokens(a, b).by_unit(Units(index=torch.zeros(len(a), dtype=torch.long), count=1))
+    return Tokens(a, b).by_unit(Units(index=torch.zeros(len(a), dtype=torch.long, device=DEVICE), count=1))
 
 
 def embedding(genes: Genes) -> Rows:
     _, b = factors(genes)
     index = torch.randint(0, 3, (1, genes.places), generator=torch.Generator().manual_seed(genes.seed))
-    return Indexed(index, b * torch.tensor([1.0, -1.0]).repeat(genes.places)[: genes.places, None], 3)
+    signs = torch.tensor([1.0, -1.0], device=DEVICE).repeat(genes.places)[: genes.places, None]
+    return Indexed(index.to(DEVICE), b * signs, 3)
 
 
 def bias(genes: Genes) -> Rows:
@@ -100,9 +105,11 @@ def convolution(genes: Genes) -> Rows:
     channels = min(genes.width, 16)
     side = 4
     g = torch.Generator().manual_seed(genes.seed)
-    x = a[0, 0, :channels].view(1, channels, 1, 1) * torch.randn(1, channels, side, side, generator=g).sign()
+    x = a[0, 0, :channels].view(1, channels, 1, 1) * torch.randn(1, channels, side, side, generator=g).sign().to(DEVICE)
     x[:, :, :, 1::2] = -x[:, :, :, ::2] * (1 + 2.0**genes.cancel)
-    image = b[0, 0].view(1, -1, 1, 1).expand(-1, -1, 2, 2) * torch.randn(1, genes.outputs, 2, 2, generator=g).sign()
+    image = b[0, 0].view(1, -1, 1, 1).expand(-1, -1, 2, 2) * torch.randn(1, genes.outputs, 2, 2, generator=g).sign().to(
+        DEVICE
+    )
     return Patches(x, image.contiguous(), Window(kernel=(3, 3), stride=(1, 1), dilation=(1, 1), padding=(0, 0)))
 
 
@@ -111,12 +118,12 @@ def moved(rows: Rows, rule: ClipRule) -> float:
     squared = rows.squared_norms()
     weights = rule.weights([squared], SLACK)[0]
     size = rows.dense()[0].numel()
-    total = ExactSum(size, rule.sensitivity)
-    others = torch.randint(-(2**45), 2**45, (size,), generator=torch.Generator().manual_seed(0)).double()
+    total = ExactSum(size, rule.sensitivity, DEVICE)
+    others = torch.randint(-(2**45), 2**45, (size,), generator=torch.Generator().manual_seed(0)).double().to(DEVICE)
     total.flat.copy_(others)
     fine = weights > 0
     rows.keep(fine).add_to(total, total.flat.view(rows.dense().shape[1:]), weights)
-    change = (total.flat - others).numpy()
+    change = (total.flat - others).cpu().numpy()
     assert np.array_equal(change, np.round(change))
     return math.sqrt(math.fsum(float(c) ** 2 for c in change[change != 0])) * total.step / rule.sensitivity
 
@@ -162,11 +169,11 @@ def test_no_unit_moves_a_sum_by_more_than_the_clip(kind: str, rule: ClipRule) ->
 @pytest.mark.parametrize("power", [10, 24, 40, 50])
 def test_places_that_cancel_wholly_move_nothing_or_little(places: int, power: int) -> None:
     """+Mv and −Mv: in a product of factors the noise of others was lost in M·b."""
-    v = torch.randn(1, places, 24, generator=torch.Generator().manual_seed(0)) * 2.0**power
+    v = torch.randn(1, places, 24, generator=torch.Generator().manual_seed(0)).to(DEVICE) * 2.0**power
     v[:, 1::2] = -v[:, ::2]
-    b = torch.ones(1, places, 6)
+    b = torch.ones(1, places, 6, device=DEVICE)
     assert moved(Tokens(v, b), Flat(norm=1.0)) <= 1.0
-    one = Units(index=torch.zeros(places, dtype=torch.long), count=1)
+    one = Units(index=torch.zeros(places, dtype=torch.long, device=DEVICE), count=1)
     assert moved(Outer(v[0], Dense(b[0])).by_unit(one), Flat(norm=1.0)) <= 1.0
 
 

@@ -4,6 +4,7 @@ Each of these succeeded on noise in float32 that was added to a float sum, and o
 """
 
 import math
+import os
 from collections.abc import Callable
 from functools import partial
 
@@ -18,6 +19,8 @@ from tacit.gradients import sequence
 from tacit.privacy.grid import grid_for
 from tacit.privacy.keys import KeyRing
 
+DEVICE = os.environ.get("TACIT_TEST_DEVICE", "cpu")
+"""On a machine with a GPU: TACIT_TEST_DEVICE=cuda."""
 ONE = Budget(epsilon=1.0, delta=1e-5)
 RUNS = 24
 
@@ -66,9 +69,9 @@ def moments(x: np.ndarray, key: int) -> np.ndarray:
 
 def gradients(x: np.ndarray, key: int) -> np.ndarray:
     vault, block = admitted(x, key, 1)
-    model = nn.Linear(x.shape[1], 1, bias=False)
+    model = nn.Linear(x.shape[1], 1, bias=False).to(DEVICE)
     grant = vault.grant(block, GradientPlan(rate=1.0, steps=1, noise=4.0), model, lambda output, y: output.sum(1))
-    return grant.gradient()["weight"].double().numpy()[0]
+    return grant.gradient()["weight"].double().cpu().numpy()[0]
 
 
 def positive(records: int, features: int) -> np.ndarray:
@@ -173,8 +176,8 @@ def test_tokens_that_cancel_do_not_erase_the_noise_of_a_layer(
     else:
         block = vault.admit((x, np.arange(6) % 2), Declared(**facts, public=True))  # type: ignore[arg-type]
     torch.manual_seed(0)
-    model = Pooled(16)
+    model = Pooled(16).to(DEVICE)
     grant = vault.grant(block, GradientPlan(rate=1.0, steps=3, noise=5.0), model, nn.CrossEntropyLoss(reduction="none"))
-    drawn = [grant.gradient()["first.weight"].numpy() * grant.expected_batch for _ in range(3)]
+    drawn = [grant.gradient()["first.weight"].cpu().numpy() * grant.expected_batch for _ in range(3)]
     assert scale_is(drawn, 5.0, confidence=1e-4)
     assert not scale_is(drawn, 5.0 * 0.7) and not scale_is(drawn, 5.0 * 1.3)

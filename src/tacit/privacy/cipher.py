@@ -46,15 +46,24 @@ def chacha_head(key: bytes, counter: int, device: torch.device) -> Tensor:
     return torch.tensor(head, dtype=torch.int32).to(device, non_blocking=True)
 
 
-def chacha(head: Tensor, n: int, skip: int = 0) -> Tensor:
-    """`n` words of ChaCha20's key stream (below word 2³⁵), in torch operations on the device of `head`."""
-    begin = skip // 16
-    blocks = -(-(skip + n) // 16) - begin
-    number = torch.arange(begin, begin + blocks, dtype=torch.int32, device=head.device)
+def chacha_int64(key: bytes, counter: int, place: int) -> int:
+    """The signed 64-bit number at `place` of the same stream, on the CPU."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+    block, within = divmod(place, 8)
+    nonce = block.to_bytes(8, "little") + counter.to_bytes(8, "little")
+    stream = Cipher(algorithms.ChaCha20(key, nonce), mode=None).encryptor().update(bytes(64))
+    return int.from_bytes(stream[8 * within : 8 * within + 8], "little", signed=True)
+
+
+def chacha(head: Tensor, n: int) -> Tensor:
+    """`n` words of ChaCha20's key stream (n < 2³⁵), in torch operations on the device of `head`."""
+    blocks = -(-n // 16)
+    number = torch.arange(blocks, dtype=torch.int32, device=head.device)
     ends = torch.stack([number, torch.zeros_like(number)])
     fixed = head.unsqueeze(1).expand(14, blocks)
     state = torch.cat([fixed[:12], ends, fixed[12:]]).reshape(4, 4, blocks)
-    return _block(state).reshape(16, blocks).t().reshape(-1)[skip - 16 * begin :][:n]
+    return _block(state).reshape(16, blocks).t().reshape(-1)[:n]
 
 
 def _block(state: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from tacit.gradients.fusion import fused
 from tacit.privacy.ahead import Ahead
-from tacit.privacy.cipher import chacha, chacha_head, words
+from tacit.privacy.cipher import chacha, chacha_head, chacha_int64, words
 from tacit.privacy.keys import KeyRing
 
 CIPHER_CPU = "AES-256-CTR, Box-Muller to any precision, exact rounding to a grid"
@@ -95,8 +95,7 @@ class Normals:
     def _long_digits(self, pair: int) -> tuple[int, int]:
         """All digits of one pair, as whole numbers of 63 and 64 binary digits and 512 more."""
         if self.cuda:
-            head = chacha_head(self.key, self.counter, torch.device("cpu"))
-            first = [int(chacha(head, 2, skip=2 * place).view(torch.int64)[0]) for place in (pair, self.pairs + pair)]
+            first = [chacha_int64(self.key, self.counter, place) for place in (pair, self.pairs + pair)]
         else:
             start = pair - pair % self._lot
             radius, angle = self._digits(start, min(self._lot, self.pairs - start))
@@ -121,8 +120,8 @@ class Normals:
 
     def _fill_cuda(self, flat: Tensor, scale: float) -> Tensor:
         head = chacha_head(self.key, self.counter, flat.device)
-        both, rare = fused(_chacha_normals, any_size=True)(head, *_table(flat.device), self.pairs, scale)
-        flat.copy_(both[: self.count])
+        both, rare = fused(_chacha_normals, any_size=True)(head, *_table(flat.device), self.pairs)
+        torch.mul(both[: self.count], scale, out=flat)
         self._refine(flat, torch.nonzero(rare).view(-1).tolist(), scale)
         return flat
 
@@ -158,9 +157,7 @@ def _pairs(out: Tensor, radius: Tensor, angle: Tensor, scale: float) -> list[int
     return rare
 
 
-def _chacha_normals(
-    head: Tensor, cos_table: Tensor, sin_table: Tensor, pairs: int, scale: float
-) -> tuple[Tensor, Tensor]:
+def _chacha_normals(head: Tensor, cos_table: Tensor, sin_table: Tensor, pairs: int) -> tuple[Tensor, Tensor]:
     """The same on the device of `head`, with which pairs are to be drawn anew."""
     bits = chacha(head, 4 * pairs).view(torch.int64)
     u = bits[:pairs].double().abs() * 2.0**-63
@@ -170,7 +167,7 @@ def _chacha_normals(
     place = (angle >> 48) + (1 << 15)
     c, s = cos_table[place], sin_table[place]
     even, odd = (1.0 - 0.5 * b * b) * radius, b * radius
-    return torch.cat([c * even - s * odd, s * even + c * odd]) * scale, (u < LOW) | (u > HIGH)
+    return torch.cat([c * even - s * odd, s * even + c * odd]), (u < LOW) | (u > HIGH)
 
 
 @cache
