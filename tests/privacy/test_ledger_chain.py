@@ -216,7 +216,7 @@ def test_the_migration_makes_the_tables_of_the_model(path) -> None:
 
 def test_a_newer_ledger_is_refused(path) -> None:
     execute(path, "UPDATE alembic_version SET version_num = '0099'")
-    with pytest.raises(LedgerError, match="has format 0099, this version of tacit knows up to 0002; update tacit"):
+    with pytest.raises(LedgerError, match="has format 0099, this version of tacit knows up to 0003; update tacit"):
         Ledger(path)
 
 

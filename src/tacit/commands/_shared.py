@@ -16,7 +16,7 @@ from rich.text import Text
 from tacit.errors import LedgerError, TacitError
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger import Ledger
+    from tacit.privacy.ledger import Ledger, LedgerView
 
 STOPPED = 130
 """Exit code after Ctrl-C."""
@@ -60,6 +60,20 @@ def existing(path: Path) -> "Ledger":
     if not path.exists():
         raise LedgerError(f"there is no ledger at {path}; give its path with --ledger or TACIT_LEDGER")
     return Ledger(path)
+
+
+@contextmanager
+def looked_at(path: Path) -> "Iterator[LedgerView]":
+    """The ledger at this path for reading: nothing is written, no keys are needed, and what could not be checked is
+    said."""
+    from tacit.privacy.ledger import LedgerView
+
+    if not path.exists():
+        raise LedgerError(f"there is no ledger at {path}; give its path with --ledger or TACIT_LEDGER")
+    with LedgerView(path) as book:
+        for note in book.notes:
+            err.print(f"{path}: {note}", style="dim")
+        yield book
 
 
 def read(file: Path) -> bytes:

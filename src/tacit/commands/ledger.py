@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from tacit.commands._shared import By, Json, LedgerPath, Why, existing, out, sentences
+from tacit.commands._shared import By, Json, LedgerPath, Why, existing, looked_at, out, sentences
 from tacit.errors import LedgerError, TacitError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ ledger = typer.Typer(no_args_is_help=True, help="What was charged: show, meter, 
 @ledger.command("show")
 def show(ledger: LedgerPath, as_json: Json = False) -> None:
     """Each stream with its budget and what one unit may have lost."""
-    with sentences(), existing(ledger) as book:
+    with sentences(), looked_at(ledger) as book:
         rows = [
             {
                 "stream": terms.name,
@@ -60,7 +60,7 @@ def meter(
     """Each block of a STREAM: what it was charged, for whom and for what, and what is left; and each reader."""
     from tacit.privacy.readers import in_short, view
 
-    with sentences(), existing(ledger) as book:
+    with sentences(), looked_at(ledger) as book:
         found = view(book.statement(_stream(book, stream)[0]))
     if last is not None:
         named = list(dict.fromkeys(block.task for block in found.blocks))[-last:]
@@ -99,7 +99,7 @@ def verify(
     from tacit.privacy.certificate import Certificate
     from tacit.privacy.ledger import Head
 
-    with sentences(), existing(ledger) as book:
+    with sentences(), looked_at(ledger) as book:
         found = book.verify()
         if certificate is not None:
             said = Certificate.load(certificate).ledger

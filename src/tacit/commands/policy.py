@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.commands._shared import By, LedgerPath, Why, existing, out, sentences
+from tacit.commands._shared import By, LedgerPath, Why, existing, looked_at, out, sentences
 from tacit.errors import LedgerError
 
 policy = typer.Typer(no_args_is_help=True, help="The policy that a ledger enforces: show, adopt.")
@@ -15,7 +15,7 @@ policy = typer.Typer(no_args_is_help=True, help="The policy that a ledger enforc
 @policy.command("show")
 def show(ledger: LedgerPath) -> None:
     """The policy in force."""
-    with sentences(), existing(ledger) as book:
+    with sentences(), looked_at(ledger) as book:
         out.print_json(json.dumps(book.policy.to_dict()))
 
 

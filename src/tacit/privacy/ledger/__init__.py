@@ -15,6 +15,7 @@ from tacit.privacy.ledger.terms import (
     Use,
     Verification,
 )
+from tacit.privacy.ledger.view import LedgerView
 
 __all__ = [
     "Alike",
@@ -23,6 +24,7 @@ __all__ = [
     "GrantStatement",
     "Head",
     "Ledger",
+    "LedgerView",
     "Raise",
     "Statement",
     "StreamTerms",

@@ -49,9 +49,7 @@ class Book:
         opening.touch(path)
         self.path = path
         self._folder = folder
-        self._local = threading.local()
-        self._prices = Prices()
-        self._anchor = None if folder else Anchor(path)
+        self._begin(Prices(), None if folder else Anchor(path))
         self._engine = engine.connect(path, busy_s=self.busy_s)
         try:
             made = opening.prepare(self._engine, path, self._anchor, keys, policy)
@@ -63,6 +61,9 @@ class Book:
         except BaseException:
             self._engine.dispose()
             raise
+
+    def _begin(self, prices: Prices, anchor: Anchor | None) -> None:
+        self._local, self._prices, self._anchor = threading.local(), prices, anchor
 
     @classmethod
     def reanchor(cls, path: str | Path, *, by: str, why: str) -> Head:

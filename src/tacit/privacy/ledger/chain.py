@@ -7,6 +7,7 @@ or reordering an entry changes every later hash.
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, insert, select
@@ -17,6 +18,8 @@ from tacit.privacy.ledger.tables import log
 from tacit.privacy.ledger.terms import Head
 
 GENESIS = Head(seq=0, hash="0" * 64)
+DECISIONS = ("open", "policy", "officer", "raise", "reanchor", "move", "stream")
+"""Kinds of entries that a person decides on. How long work on private records takes is not written down."""
 
 
 def canonical(value: object) -> str:
@@ -42,6 +45,12 @@ def head(connection: Connection) -> Head:
     return GENESIS if row is None else Head(seq=row.seq, hash=row.hash)
 
 
+def when(kind: str) -> str:
+    """The time of an entry (UTC): of a decision to the second, of work on records the day only."""
+    now = datetime.now(UTC)
+    return now.isoformat(timespec="seconds") if kind in DECISIONS else now.date().isoformat()
+
+
 class Transaction:
     """One write transaction: what it records is in the chain and in the tables, or nowhere."""
 
@@ -55,8 +64,8 @@ class Transaction:
         return self.head != self._before
 
     def record(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Append one entry and apply it."""
-        text = canonical(body)
+        """Append one entry, which says when it was written, and apply it."""
+        text = canonical({**body, "at": when(kind)})
         seq, previous = self.head.seq + 1, self.head.hash
         self.head = Head(seq=seq, hash=seal(previous, seq, kind, text))
         row = {"seq": seq, "kind": kind, "body": text, "previous": previous, "hash": self.head.hash}

@@ -81,7 +81,7 @@ class Ledger(Book):
             witnessed = self._anchor.read() if self._anchor else None
             if witnessed is not None and not opening.contains(connection, witnessed):
                 raise LedgerError(opening.rolled_back(str(self.path), witnessed))
-            return verify(connection, self.keys)
+            return verify(connection, self.keys if self.keys.present else None)
 
     def check(self, ticket: Ticket) -> None:
         """Refuse a ticket whose grant another process took over."""
