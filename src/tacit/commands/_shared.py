@@ -16,7 +16,7 @@ from rich.text import Text
 from tacit.errors import LedgerError, TacitError
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger import Ledger, LedgerView
+    from tacit.privacy.ledger import Ledger, LedgerView, StreamTerms
 
 STOPPED = 130
 """Exit code after Ctrl-C."""
@@ -26,7 +26,11 @@ out = Console(highlight=False, soft_wrap=True, markup=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 LedgerPath = Annotated[Path, typer.Option("--ledger", envvar="TACIT_LEDGER", help="The ledger file.")]
-By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
+By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger. With --key, the officer's name.")]
+Keys = Annotated[
+    list[Path] | None,
+    typer.Option("--key", help="The private key of an officer of the ledger; repeat it where the policy asks for two."),
+]
 Why = Annotated[str, typer.Option(help="Why; it stays in the ledger.")]
 Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
 
@@ -63,17 +67,26 @@ def existing(path: Path) -> "Ledger":
 
 
 @contextmanager
-def looked_at(path: Path) -> "Iterator[LedgerView]":
+def looked_at(path: Path, *, checking: bool = False) -> "Iterator[LedgerView]":
     """The ledger at this path for reading: nothing is written, no keys are needed, and what could not be checked is
     said."""
     from tacit.privacy.ledger import LedgerView
+    from tacit.privacy.ledger.view import NO_KEYS
 
     if not path.exists():
         raise LedgerError(f"there is no ledger at {path}; give its path with --ledger or TACIT_LEDGER")
     with LedgerView(path) as book:
-        for note in book.notes:
+        for note in (one for one in book.notes if checking or one != NO_KEYS):
             err.print(f"{path}: {note}", style="dim")
         yield book
+
+
+def stream_named(book: "Ledger", name: str) -> "tuple[int, StreamTerms]":
+    """The stream of this name, and what was declared about it."""
+    found = {terms.name: (number, terms) for number, terms in book.streams()}
+    if name not in found:
+        raise TacitError(f"the ledger has no stream {name!r}; it has {', '.join(found) or 'none'}")
+    return found[name]
 
 
 def read(file: Path) -> bytes:

@@ -3,18 +3,18 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from tacit.commands._shared import By, Json, LedgerPath, Why, existing, looked_at, out, sentences
-from tacit.errors import LedgerError, TacitError
+from tacit.commands import _decisions
+from tacit.commands._shared import Json, LedgerPath, looked_at, out, sentences, stream_named
+from tacit.errors import LedgerError
 
-if TYPE_CHECKING:
-    from tacit.privacy.ledger import Ledger, StreamTerms
-
-ledger = typer.Typer(no_args_is_help=True, help="What was charged: show, meter, verify, raise, reanchor.")
+ledger = typer.Typer(
+    no_args_is_help=True, help="What was charged: show, meter, log, verify; and decisions: raise, officers, reanchor."
+)
 
 
 @ledger.command("show")
@@ -61,7 +61,7 @@ def meter(
     from tacit.privacy.readers import in_short, view
 
     with sentences(), looked_at(ledger) as book:
-        found = view(book.statement(_stream(book, stream)[0]))
+        found = view(book.statement(stream_named(book, stream)[0]))
     if last is not None:
         named = list(dict.fromkeys(block.task for block in found.blocks))[-last:]
         found = replace(found, blocks=tuple(block for block in found.blocks if block.task in named))
@@ -99,7 +99,7 @@ def verify(
     from tacit.privacy.certificate import Certificate
     from tacit.privacy.ledger import Head
 
-    with sentences(), looked_at(ledger) as book:
+    with sentences(), looked_at(ledger, checking=True) as book:
         found = book.verify()
         if certificate is not None:
             said = Certificate.load(certificate).ledger
@@ -112,38 +112,31 @@ def verify(
         )
 
 
-@ledger.command("raise")
-def raise_budget(
-    stream: str,
+@ledger.command("log")
+def log(
     ledger: LedgerPath,
-    epsilon: Annotated[float, typer.Option(help="The new ε of one unit.")],
-    by: By,
-    why: Why,
+    stream: Annotated[str | None, typer.Option(help="Entries about this stream or the whole ledger.")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="The last N entries.")] = None,
+    as_json: Json = False,
 ) -> None:
-    """Raise the budget of a STREAM, if the policy lets this person."""
-    with sentences(), existing(ledger) as book:
-        number, terms = _stream(book, stream)
-        book.raise_budget(number, replace(terms.budget, epsilon=epsilon), by=by, why=why)
-        out.print(f"{stream}: ε {terms.budget.epsilon:g} → {epsilon:g}")
+    """Every entry of the ledger's chain: who, when, what, why."""
+    from tacit.privacy.history import lines
 
-
-@ledger.command("reanchor")
-def reanchor(ledger: LedgerPath, by: By, why: Why) -> None:
-    """Accept a ledger that was rolled back or lost its anchor; every later certificate says so."""
-    from tacit.privacy.ledger import Ledger
-
-    with sentences():
-        head = Ledger.reanchor(ledger, by=by, why=why)
-        out.print(f"accepted; the head is now {head.seq}")
+    with sentences(), looked_at(ledger) as book:
+        if stream is not None:
+            stream_named(book, stream)
+        found = list(lines(book.entries(), stream=stream))[-(last or 0) :]
+    if as_json:
+        return out.print_json(json.dumps([asdict(line) for line in found]))
+    for line in found:
+        names = f"{', '.join(line.streams)}: " if line.streams and line.kind != "stream" else ""
+        out.print(f"{line.seq:>5}  {line.when or 'no date':<25}  {names}{line.what}")
+        if line.by is not None:
+            out.print(f"{'':>5}  {'':<25}  by {line.who}: {line.why}", style="dim")
 
 
 def _rounded(epsilon: float) -> str:
     return "0" if epsilon < 1e-6 else f"{epsilon:.4g}"
 
 
-def _stream(book: "Ledger", name: str) -> "tuple[int, StreamTerms]":
-    """The stream of this name, and what was declared about it."""
-    found = {terms.name: (number, terms) for number, terms in book.streams()}
-    if name not in found:
-        raise TacitError(f"the ledger has no stream {name!r}; it has {', '.join(found) or 'none'}")
-    return found[name]
+_decisions.register(ledger)

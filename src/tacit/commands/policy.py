@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.commands._shared import By, LedgerPath, Why, existing, looked_at, out, sentences
+from tacit.commands._shared import By, Keys, LedgerPath, Why, existing, looked_at, out, sentences
 from tacit.errors import LedgerError
 
 policy = typer.Typer(no_args_is_help=True, help="The policy that a ledger enforces: show, adopt.")
@@ -23,8 +23,9 @@ def show(ledger: LedgerPath) -> None:
 def adopt(
     file: Path,
     ledger: LedgerPath,
-    by: By,
     why: Why,
+    by: By = "",
+    key: Keys = None,
     new: Annotated[bool, typer.Option("--new", help="Make the ledger: it is under the policy from the start.")] = False,
 ) -> None:
     """Put the policy in FILE (TOML) in force; the hash chain records who and why."""
@@ -38,5 +39,5 @@ def adopt(
         if not new and not ledger.exists():
             raise LedgerError(f"there is no ledger at {ledger}; check the path, or add --new to make one")
         with Ledger(ledger) if new else existing(ledger) as book:
-            book.adopt(wanted, by=by, why=why)
+            book.adopt(wanted, by=by, why=why, keys=key or ())
         out.print(f"adopted {file}")

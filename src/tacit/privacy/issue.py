@@ -36,7 +36,7 @@ from tacit.privacy.claims import Claim
 from tacit.privacy.composition import certified as composed
 from tacit.privacy.composition import finite
 from tacit.privacy.functional import SHARED_NOISE
-from tacit.privacy.ledger import GrantStatement, Ledger, Summary
+from tacit.privacy.ledger import NOT_AUTHENTICATED, GrantStatement, Ledger, Summary
 from tacit.privacy.noise import CIPHER_CPU, CIPHER_GPU
 from tacit.privacy.tuned import Tuning
 
@@ -127,7 +127,9 @@ def issue(
             policy=dict(summary.policy),
             policy_digest=summary.policy_digest,
             raised=tuple(
-                f"from ε = {r.before.epsilon:g} to {r.after.epsilon:g} by {r.by}: {r.why}" for r in summary.raises
+                f"from ε = {r.before.epsilon:g} to {r.after.epsilon:g} by {r.by} "
+                f"({'signed' if r.signed else NOT_AUTHENTICATED}): {r.why}"
+                for r in summary.raises
             ),
             roll_backs_accepted=summary.reanchored,
         ),

@@ -15,12 +15,14 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tacit.errors import PlanError, PolicyError
 from tacit.privacy.budget import Budget
 from tacit.words import nearest
 
+_LATER: dict[str, Any] = {"signatures": 1}
+"""Keys that came later, and the value that policies without them have."""
 Switch = Literal["allow_unsafe", "allow_test_keys", "allow_uncharged_tuning"]
 
 
@@ -59,6 +61,8 @@ class Policy(BaseModel):
     """Who may raise the budget of a stream."""
     unit_cap: Cap | None = None
     """The cap of one unit over all streams of the ledger."""
+    signatures: int = Field(default=1, ge=1)
+    """How many officers must sign a decision about the ledger, once it has officers."""
 
     @field_validator("may_raise", mode="before")
     @classmethod
@@ -96,8 +100,10 @@ class Policy(BaseModel):
             raise PolicyError(_sentence(cls, error, where)) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `Policy.parse` reads them back."""
-        return self.model_dump(mode="json")
+        """Plain JSON values; `Policy.parse` reads them back. What is as it always was before there was a key for it is
+        left out, so that a policy keeps its digest."""
+        found = self.model_dump(mode="json")
+        return {key: value for key, value in found.items() if key not in _LATER or value != _LATER[key]}
 
     @property
     def digest(self) -> str:
@@ -116,12 +122,13 @@ class Policy(BaseModel):
                 f"{what} is forbidden by the ledger's policy; it needs {switch} = true, adopted by its owner"
             )
 
-    def require_raiser(self, by: str) -> None:
-        """Refuse unless `by` may raise budgets."""
-        if by not in self.may_raise:
+    def require_raiser(self, *by: str) -> None:
+        """Refuse unless one of them may raise budgets."""
+        if not set(by) & set(self.may_raise):
             allowed = ", ".join(self.may_raise) or "nobody"
             raise PolicyError(
-                f"{by!r} may not raise a budget, the policy allows {allowed}; adopt one whose may_raise names them"
+                f"{', '.join(by)!r} may not raise a budget, the policy allows {allowed}; adopt one whose may_raise "
+                "names them"
             )
 
 

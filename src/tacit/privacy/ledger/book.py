@@ -5,7 +5,7 @@ Guarantee: every write is one transaction (all of it or nothing), on disk and wi
 
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine
 
 from tacit.errors import LedgerError
 from tacit.privacy.keys import KeyRing
-from tacit.privacy.ledger import chain, engine, opening, schema
+from tacit.privacy.ledger import chain, engine, officers, opening, schema
 from tacit.privacy.ledger.anchor import Anchor
 from tacit.privacy.ledger.chain import Transaction
 from tacit.privacy.ledger.prices import Prices
@@ -66,9 +66,8 @@ class Book:
         self._local, self._prices, self._anchor = threading.local(), prices, anchor
 
     @classmethod
-    def reanchor(cls, path: str | Path, *, by: str, why: str) -> Head:
+    def reanchor(cls, path: str | Path, *, by: str = "", why: str, keys: Sequence[officers.Key] = ()) -> Head:
         """Accept a ledger whose anchor is missing or names an entry it has not; the chain says who and why."""
-        signed(by, why)
         place = Path(path).absolute()
         if not place.exists():
             raise LedgerError(f"there is no ledger at {place}; check the path")
@@ -78,7 +77,8 @@ class Book:
                 raise LedgerError(f"there is no ledger at {place}; check the path")
             with writing(base, place, anchor) as txn:
                 lost = anchor.read_loosely()
-                txn.record("reanchor", {"by": by, "why": why, "lost": None if lost is None else lost.seq})
+                body = {"lost": None if lost is None else lost.seq}
+                txn.record("reanchor", officers.signed(txn.connection, "reanchor", body, keys, by=by, why=why))
             return txn.head
         finally:
             base.dispose()

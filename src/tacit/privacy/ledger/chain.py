@@ -65,7 +65,7 @@ class Transaction:
 
     def record(self, kind: str, body: Mapping[str, Any]) -> None:
         """Append one entry, which says when it was written, and apply it."""
-        text = canonical({**body, "at": when(kind)})
+        text = canonical({"at": when(kind), **body})
         seq, previous = self.head.seq + 1, self.head.hash
         self.head = Head(seq=seq, hash=seal(previous, seq, kind, text))
         row = {"seq": seq, "kind": kind, "body": text, "previous": previous, "hash": self.head.hash}

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from tacit.errors import BudgetExceeded, LedgerError
-from tacit.privacy.budget import Budget
 from tacit.privacy.filters import RenyiFilter
-from tacit.privacy.ledger import enrolment, gate, making, opening, profile, proposal, reading, spending, summary
-from tacit.privacy.ledger.book import Book, signed
-from tacit.privacy.ledger.profile import budget_of
+from tacit.privacy.ledger import enrolment, making, opening, profile, proposal, reading, spending, summary
+from tacit.privacy.ledger.book import signed
+from tacit.privacy.ledger.decisions import Decisions
+from tacit.privacy.ledger.entries import Entry, entries
 from tacit.privacy.ledger.terms import (
     BlockRow,
     Mode,
@@ -37,7 +37,7 @@ from tacit.privacy.ledger.verify import verify
 from tacit.privacy.policy import Policy
 
 
-class Ledger(Book):
+class Ledger(Decisions):
     """A ledger in a file; keys at `<path>.keys`, the witness of its newest entry at `<path>.anchor`.
 
     Example: `with Ledger("hospital.ledger") as ledger: ledger.stream(StreamTerms(name="scans", budget=budget))`
@@ -58,6 +58,11 @@ class Ledger(Book):
         with self._read() as connection:
             policy = opening.recorded_policy(connection)
             return summary.of_stream(connection, stream_id, self.id, policy, self._prices)
+
+    def entries(self) -> list[Entry]:
+        """Every entry of the chain, the oldest first."""
+        with self._read() as connection:
+            return list(entries(connection))
 
     def states(self, stream: str, task: str) -> set[str] | None:
         """The states of the grants that read a task, those that were called off aside; None: it was never admitted."""
@@ -87,15 +92,6 @@ class Ledger(Book):
         """Refuse a ticket whose grant another process took over."""
         with self._read() as connection:
             spending.held(connection, ticket)
-
-    def adopt(self, policy: Policy, *, by: str, why: str) -> None:
-        """Write a policy to the chain; one whose cap is already exceeded is refused."""
-        signed(by, why)
-        with self._write() as txn:
-            if policy.cap is not None:
-                gate.check_cap(txn.connection, {}, self._prices, policy.cap)
-            if policy != opening.recorded_policy(txn.connection):
-                txn.record("policy", {"policy": policy.to_dict(), "by": by, "why": why})
 
     def stream(self, terms: StreamTerms) -> int:
         """Create the stream, or find it by its name; other terms than the recorded ones are refused."""
@@ -191,21 +187,6 @@ class Ledger(Book):
         """No read of this block any more; what it promised stays on its account."""
         with self._write() as txn:
             spending.retire(txn, making.raw_block(txn.connection, block_id))
-
-    def raise_budget(self, stream_id: int, budget: Budget, *, by: str, why: str) -> None:
-        """Allow the units of a stream to lose more; who, why and the old budget stay in the chain."""
-        signed(by, why)
-        with self._write() as txn:
-            opening.recorded_policy(txn.connection).require_raiser(by)
-            row = making.stream_row(txn.connection, stream_id)
-            old = budget_of(row)
-            if (budget.unit, budget.adjacency) != (old.unit, old.adjacency):
-                raise LedgerError(f"a raise keeps unit and adjacency ({old}), got {budget}")
-            if budget.epsilon < old.epsilon or budget.delta < old.delta or budget == old:
-                raise LedgerError(f"stream {row.name!r} has {old}; a raise must be larger, got {budget}")
-            before = {"epsilon": old.epsilon, "delta": old.delta}
-            after = {"epsilon": float(budget.epsilon), "delta": float(budget.delta)}
-            txn.record("raise", {"stream": stream_id, **after, "from": before, "by": by, "why": why})
 
     def commit(self, lists: Mapping[int, Sequence[DpEvent]]) -> None:
         """Promise the whole event list of committed blocks, in one transaction and once."""

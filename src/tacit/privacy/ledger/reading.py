@@ -202,6 +202,7 @@ def raises(connection: Connection, stream: Row[Any]) -> tuple[Raise, ...]:
             seq=seq,
             by=body["by"],
             why=body["why"],
+            signed="signatures" in body,
             before=budget(body["from"]["epsilon"], body["from"]["delta"]),
             after=budget(body["epsilon"], body["delta"]),
         )

@@ -140,6 +140,8 @@ class Raise:
     seq: int
     by: str
     why: str
+    signed: bool
+    """By an officer's key; otherwise who it was is their word."""
     before: Budget
     after: Budget
 

@@ -23,6 +23,7 @@ from tacit.privacy.ledger import (
     enrolment,
     eventlists,
     gate,
+    officers,
     prices,
     projection,
     reading,
@@ -49,6 +50,7 @@ def verify(connection: Connection, keys: KeyRing | None) -> Verification:
         _check_memos(connection)
         _check_entries(connection)
         _check_use(connection)
+        officers.check(connection)
         if keys is not None:
             enrolment.check(connection, keys)
         _check_budgets(connection, fresh)
