@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -11,6 +11,9 @@ from rich.table import Table
 from tacit.commands import _decisions
 from tacit.commands._shared import Json, LedgerPath, looked_at, out, sentences, stream_named
 from tacit.errors import LedgerError
+
+if TYPE_CHECKING:
+    from tacit.privacy.ledger import UnitTotal
 
 ledger = typer.Typer(
     no_args_is_help=True, help="What was charged: show, meter, log, verify; and decisions: raise, officers, reanchor."
@@ -33,9 +36,15 @@ def show(ledger: LedgerPath, as_json: Json = False) -> None:
             }
             for number, terms in book.streams()
         ]
-        head = book.head
+        head, totals, officers = book.head, book.totals(), book.officers()
     if as_json:
-        out.print_json(json.dumps({"head": {"seq": head.seq, "hash": head.hash}, "streams": rows}, allow_nan=True))
+        facts = {
+            "head": {"seq": head.seq, "hash": head.hash},
+            "streams": rows,
+            "totals": [asdict(total) | {"left": total.left} for total in totals],
+            "officers": [officer.name for officer in officers],
+        }
+        out.print_json(json.dumps(facts, allow_nan=True))
         return
     table = Table("stream", "protects", "ε charged", "of", "δ", box=None)
     for row in rows:
@@ -47,7 +56,27 @@ def show(ledger: LedgerPath, as_json: Json = False) -> None:
             f"{row['delta']:g}",
         )
     out.print(table)
+    for total in totals:
+        _show_total(total)
+    names = ", ".join(officer.name for officer in officers)
+    out.print(f"decisions are signed by officers: {names}" if officers else _decisions.UNSIGNED)
     out.print(f"head {head.seq} {head.hash}")
+
+
+def _show_total(total: "UnitTotal") -> None:
+    """What one unit may have lost, whichever streams it is in."""
+    many = len(total.streams) > 1
+    over = f"over all {len(total.streams)} streams, which may hold the same {total.unit}s" if many else "in its stream"
+    out.print(
+        f"one {total.unit} {over}: at most ε = {_rounded(total.epsilon)}, δ = {total.delta:g} ({total.adjacency}; "
+        f"{total.accountant}); when all budgets are spent ε = {total.budget_epsilon:g}, δ = {total.budget_delta:g}"
+    )
+    for names in total.disjoint:
+        out.print(f"  nobody is in two of {', '.join(names)}, as the policy declares: only the costliest is added")
+    if total.cap is not None:
+        out.print(f"  unit_cap ε = {total.cap.epsilon:g}, δ = {total.cap.delta:g}: left {_rounded(total.left or 0.0)}")
+    else:
+        out.print("  no unit_cap: a new stream adds all of its budget (tacit policy adopt sets one)")
 
 
 @ledger.command("meter")
@@ -61,13 +90,13 @@ def meter(
     from tacit.privacy.readers import in_short, view
 
     with sentences(), looked_at(ledger) as book:
-        found = view(book.statement(stream_named(book, stream)[0]))
+        found = view(book.statement(stream_named(book, stream)[0]), book.totals())
     if last is not None:
         named = list(dict.fromkeys(block.task for block in found.blocks))[-last:]
         found = replace(found, blocks=tuple(block for block in found.blocks if block.task in named))
     if as_json:
         return out.print_json(json.dumps(asdict(found), allow_nan=True))
-    table = Table("block", "state", "ε charged", "left", "by", "for", box=None)
+    table = Table("block", "state", "ε charged", "left in it alone", "by", "for", box=None)
     for block in found.blocks:
         if block.state == "split":  # its parts have lines of their own, and all that is charged
             continue
@@ -85,7 +114,17 @@ def meter(
             "of the memory are not in it). certified: of one unit, over all readers of its block.",
             style="dim",
         )
+    whole = found.unit
     out.print(f"budget of one unit: ε = {found.budget:g}, δ = {found.delta:g}")
+    out.print(
+        f"a {whole.unit} in {whole.tasks} task(s), the most that was declared: lost at most "
+        f"ε = {_rounded(whole.epsilon)}, left {_rounded(whole.left)}"
+    )
+    if whole.other_streams:
+        out.print(
+            f"the same {whole.unit}s may be in {', '.join(whole.other_streams)}: over all streams together at most "
+            f"ε = {_rounded(whole.all_streams)}, δ = {whole.all_streams_delta:g}"
+        )
 
 
 @ledger.command("verify")

@@ -28,7 +28,9 @@ from tacit.privacy.certificate import (
     Library,
     Mechanism,
     Observer,
+    OtherStream,
     PaperClaim,
+    SameUnits,
     Schedule,
     UnitSection,
 )
@@ -136,6 +138,37 @@ def issue(
         data_fingerprint=summary.identity,
         other_mechanisms=_not_listed(summary, listed),
         beside=tuple(beside),
+        same_units=_same_units(ledger, summary, certified=certified.epsilon is not None),
+    )
+
+
+def _same_units(ledger: Ledger, summary: Summary, *, certified: bool) -> SameUnits | None:
+    """The other private streams of the ledger, and what one unit may have lost in all of them."""
+    own, kind = summary.terms.name, summary.terms.budget.unit
+    totals = {total.unit: total for total in ledger.totals()}
+    others = tuple(
+        OtherStream(
+            stream=one.stream,
+            unit=total.unit,
+            adjacency=one.adjacency,
+            epsilon=finite(one.epsilon),
+            delta=one.delta,
+            added=total.unit == kind,
+        )
+        for total in totals.values()
+        for one in total.streams
+        if one.stream != own
+    )
+    if summary.terms.public or not others:
+        return None
+    mine = totals[kind]
+    return SameUnits(
+        streams=others,
+        disjoint=mine.disjoint,
+        adjacency=mine.adjacency,
+        epsilon=finite(mine.epsilon) if certified else None,
+        delta=mine.delta,
+        accountant=mine.accountant,
     )
 
 

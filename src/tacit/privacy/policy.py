@@ -21,7 +21,7 @@ from tacit.errors import PlanError, PolicyError
 from tacit.privacy.budget import Budget
 from tacit.words import nearest
 
-_LATER: dict[str, Any] = {"signatures": 1}
+_LATER: dict[str, Any] = {"disjoint": [], "signatures": 1}
 """Keys that came later, and the value that policies without them have."""
 Switch = Literal["allow_unsafe", "allow_test_keys", "allow_uncharged_tuning"]
 
@@ -61,6 +61,8 @@ class Policy(BaseModel):
     """Who may raise the budget of a stream."""
     unit_cap: Cap | None = None
     """The cap of one unit over all streams of the ledger."""
+    disjoint: tuple[tuple[str, ...], ...] = ()
+    """Groups of streams of which no unit is in more than one, as the owner of the data declares."""
     signatures: int = Field(default=1, ge=1)
     """How many officers must sign a decision about the ledger, once it has officers."""
 
@@ -68,6 +70,21 @@ class Policy(BaseModel):
     @classmethod
     def _names(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("disjoint", mode="before")
+    @classmethod
+    def _groups(cls, value: object) -> object:
+        if not isinstance(value, list | tuple):
+            return value
+        return tuple(tuple(group) if isinstance(group, list) else group for group in value)
+
+    @field_validator("disjoint")
+    @classmethod
+    def _apart(cls, value: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+        names = [name for group in value for name in group]
+        if len(set(names)) < len(names):
+            raise ValueError("a stream may be in one group only, put all streams that are disjoint into it")
+        return value
 
     @field_validator("unit_cap", mode="before")
     @classmethod

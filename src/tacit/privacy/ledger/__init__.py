@@ -17,6 +17,7 @@ from tacit.privacy.ledger.terms import (
     Use,
     Verification,
 )
+from tacit.privacy.ledger.totals import StreamLoss, UnitTotal
 from tacit.privacy.ledger.view import LedgerView
 
 __all__ = [
@@ -32,9 +33,11 @@ __all__ = [
     "Officer",
     "Raise",
     "Statement",
+    "StreamLoss",
     "StreamTerms",
     "Summary",
     "Ticket",
+    "UnitTotal",
     "Use",
     "Verification",
 ]

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from tacit.errors import BudgetExceeded, LedgerError
 from tacit.privacy.filters import RenyiFilter
-from tacit.privacy.ledger import enrolment, making, opening, profile, proposal, reading, spending, summary
+from tacit.privacy.ledger import enrolment, making, opening, profile, proposal, reading, spending, summary, totals
 from tacit.privacy.ledger.book import signed
 from tacit.privacy.ledger.decisions import Decisions
 from tacit.privacy.ledger.entries import Entry, entries
@@ -33,6 +33,7 @@ from tacit.privacy.ledger.terms import (
     Verification,
     Work,
 )
+from tacit.privacy.ledger.totals import UnitTotal
 from tacit.privacy.ledger.verify import verify
 from tacit.privacy.policy import Policy
 
@@ -58,6 +59,11 @@ class Ledger(Decisions):
         with self._read() as connection:
             policy = opening.recorded_policy(connection)
             return summary.of_stream(connection, stream_id, self.id, policy, self._prices)
+
+    def totals(self) -> tuple[UnitTotal, ...]:
+        """What one unit may have lost over all streams that may hold it, for each kind of unit."""
+        with self._read() as connection:
+            return totals.of_units(connection, opening.recorded_policy(connection), self._prices)
 
     def entries(self) -> list[Entry]:
         """Every entry of the chain, the oldest first."""
