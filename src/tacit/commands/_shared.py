@@ -4,6 +4,7 @@ A module of this package is one group of commands. It imports at the top only wh
 and the ledger inside the commands that need them: `tacit --help` and tab completion answer at once.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.text import Text
 from tacit.errors import LedgerError, TacitError
 
 if TYPE_CHECKING:
+    from tacit.experiment.config import Config
     from tacit.privacy.ledger import Ledger, LedgerView, StreamTerms
 
 STOPPED = 130
@@ -79,6 +81,19 @@ def looked_at(path: Path, *, checking: bool = False) -> "Iterator[LedgerView]":
         for note in (one for one in book.notes if checking or one != NO_KEYS):
             err.print(f"{path}: {note}", style="dim")
         yield book
+
+
+def cap_asked(given: str | None, ledger: Path | None, config: "Config") -> str | None:
+    """What one unit may lose over all streams of a ledger that is made: as given, or asked for at a terminal."""
+    from tacit.experiment.new_ledger import to_ask
+
+    if given is not None or not sys.stdin.isatty() or (budget := to_ask(ledger, config)) is None:
+        return given
+    question = (
+        f"A new ledger is made. The most that one {budget.unit} may lose over all streams that will ever be in it "
+        f"(ε, or none; this stream may lose {budget.epsilon:g})"
+    )
+    return str(typer.prompt(question, default=f"{budget.epsilon:g}", err=True))
 
 
 def stream_named(book: "Ledger", name: str) -> "tuple[int, StreamTerms]":

@@ -41,3 +41,7 @@ def adopt(
         with Ledger(ledger) if new else existing(ledger) as book:
             book.adopt(wanted, by=by, why=why, keys=key or ())
         out.print(f"adopted {file}")
+        if new and wanted.unit_cap is None:
+            out.print(
+                "no unit_cap: every stream that is added may cost its people more; [unit_cap] in the file sets one"
+            )

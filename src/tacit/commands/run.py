@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.commands._asked import asked, named, plan
-from tacit.commands._shared import Json, err, out, sentences, stopping
+from tacit.commands._shared import Json, cap_asked, err, out, sentences, stopping
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,6 +47,14 @@ TheLedger = Annotated[
     Path | None,
     typer.Option("--ledger", envvar="TACIT_LEDGER", help="The ledger of private data. Public data needs none."),
 ]
+UnitCap = Annotated[
+    str | None,
+    typer.Option(
+        metavar="EPS|none",
+        help="Of a new ledger: what one unit may lose over all its streams, ε or ε,δ. Asked for on a terminal; "
+        "otherwise the budget of this run.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Processes = Annotated[int | None, typer.Option(min=1, help="How many at a time; otherwise as many as there are cores.")]
 
@@ -59,6 +67,7 @@ def run(
     seeds: Annotated[int | None, typer.Option(min=1, help="How many, from 0: short for --set seeds=…")] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="The run folder; otherwise runs/NAME-TIME.")] = None,
     ledger: TheLedger = None,
+    unit_cap: UnitCap = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
     until: Annotated[
         str | None, typer.Option(metavar="TASK", help="Learn up to this task for now; --resume goes on later.")
@@ -110,8 +119,11 @@ def run(
             _show_cells(cells, place, config.reference, as_json=as_json)
             return
         if isinstance(config, Endless):
+            cap = cap_asked(unit_cap, ledger, config)
             with display(err, quiet=quiet) as tell:
-                standing = run_endless(config, place, ledger=ledger, resume=resume, tasks=tasks, tell=tell)
+                standing = run_endless(
+                    config, place, ledger=ledger, resume=resume, tasks=tasks, unit_cap=cap, tell=tell
+                )
             _show_standing(standing, as_json=as_json)
             return
         if isinstance(config, Accumulation):
@@ -120,8 +132,18 @@ def run(
                 curves = run_curves(place, **config.options, tell=tell)
             _show_curves(config.kind, curves, as_json=as_json)
             return
+        cap = cap_asked(unit_cap, ledger, config)
         with display(err, quiet=quiet) as tell:
-            found = run_all(config, place, ledger=ledger, resume=resume, until=until, processes=processes, tell=tell)
+            found = run_all(
+                config,
+                place,
+                ledger=ledger,
+                resume=resume,
+                until=until,
+                processes=processes,
+                unit_cap=cap,
+                tell=tell,
+            )
         if as_json:
             facts = {"folder": str(found.folder), "left": found.left, **found.metrics}
             out.print_json(json.dumps(facts, allow_nan=False))

@@ -12,6 +12,7 @@ ledger uses the policy of its chain, whatever a run says. A policy is a TOML fil
 import hashlib
 import json
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -35,6 +36,20 @@ class Cap(BaseModel):
     delta: float
     unit: str = "record"
     adjacency: str = "add-or-remove"
+    counts: Literal["charges", "budgets"] = "charges"
+    """What is added up. `charges`: the events of all streams, under one Rényi filter, each stream as if all its tasks
+    were there. `budgets`: the ε and δ that were declared for the streams; a stream that fits is never stopped by it."""
+
+    @classmethod
+    def of(cls, budget: Budget, *, counts: Literal["charges", "budgets"] = "charges") -> Self:
+        """The cap that is this budget."""
+        return cls(
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            unit=str(budget.unit),
+            adjacency=str(budget.adjacency),
+            counts=counts,
+        )
 
     def model_post_init(self, _context: object, /) -> None:
         self.budget()
@@ -90,12 +105,7 @@ class Policy(BaseModel):
     @classmethod
     def _cap(cls, value: object) -> object:
         if isinstance(value, Budget):
-            return Cap(
-                epsilon=value.epsilon,
-                delta=value.delta,
-                unit=str(value.unit),
-                adjacency=str(value.adjacency),
-            )
+            return Cap.of(value)
         return value
 
     @classmethod
@@ -120,6 +130,8 @@ class Policy(BaseModel):
         """Plain JSON values; `Policy.parse` reads them back. What is as it always was before there was a key for it is
         left out, so that a policy keeps its digest."""
         found = self.model_dump(mode="json")
+        if found["unit_cap"] and found["unit_cap"]["counts"] == "charges":
+            del found["unit_cap"]["counts"]
         return {key: value for key, value in found.items() if key not in _LATER or value != _LATER[key]}
 
     @property
@@ -131,6 +143,14 @@ class Policy(BaseModel):
     def cap(self) -> Budget | None:
         """`unit_cap` as a budget."""
         return None if self.unit_cap is None else self.unit_cap.budget()
+
+    def slots(self, names: Iterable[str]) -> list[list[str]]:
+        """The streams of these names, together those of which a unit is in one at most."""
+        found: dict[str, list[str]] = {}
+        for name in names:
+            declared = next((group for group in self.disjoint if name in group), (name,))
+            found.setdefault(declared[0], []).append(name)
+        return list(found.values())
 
     def require(self, switch: Switch, *, what: str) -> None:
         """Refuse `what` unless the switch is on."""

@@ -8,18 +8,19 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from sqlalchemy import Connection, Engine
 
 from tacit.errors import LedgerError
+from tacit.privacy.budget import Budget
 from tacit.privacy.keys import KeyRing
 from tacit.privacy.ledger import chain, engine, officers, opening, schema
 from tacit.privacy.ledger.anchor import Anchor
 from tacit.privacy.ledger.chain import Transaction
 from tacit.privacy.ledger.prices import Prices
 from tacit.privacy.ledger.terms import Head
-from tacit.privacy.policy import Policy
+from tacit.privacy.policy import Cap, Policy
 
 
 class Book:
@@ -28,8 +29,18 @@ class Book:
     busy_s = 30.0
     """How long to wait for another process's write."""
 
-    def __init__(self, path: str | Path, *, policy: Policy | None = None, keys: KeyRing | None = None) -> None:
-        self._open(Path(path).absolute(), policy, keys, None)
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        policy: Policy | None = None,
+        keys: KeyRing | None = None,
+        unit_cap: Budget | Literal["none"] | None = None,
+    ) -> None:
+        """Open the ledger, or make it. `unit_cap` is the most that one unit may lose over all streams: the sum of their
+        budgets stays below it. "none" writes down that there is to be none."""
+        place = Path(path).absolute()
+        self._open(place, policy, keys, None, unit_cap)
 
     @classmethod
     def throwaway(cls, *, keys: KeyRing | None = None) -> Self:
@@ -45,6 +56,7 @@ class Book:
         policy: Policy | None,
         keys: KeyRing | None,
         folder: "tempfile.TemporaryDirectory[str] | None",
+        unit_cap: Budget | Literal["none"] | None = None,
     ) -> None:
         opening.touch(path)
         self.path = path
@@ -52,11 +64,18 @@ class Book:
         self._begin(Prices(), None if folder else Anchor(path))
         self._engine = engine.connect(path, busy_s=self.busy_s)
         try:
-            made = opening.prepare(self._engine, path, self._anchor, keys, policy)
-            self.id, self.keys = made
+            first = _capped(policy, unit_cap)
+            self.id, self.keys = opening.prepare(self._engine, path, self._anchor, keys, first, _why(unit_cap))
+            policy = first if policy is not None else None
             if policy is not None and policy != self.policy:
                 raise LedgerError(
                     f"the ledger {path} holds another policy than the one given; call ledger.adopt(policy, by=…, why=…)"
+                )
+            cap = self.policy.cap
+            if unit_cap is not None and cap != (None if unit_cap == "none" else unit_cap):
+                raise LedgerError(
+                    f"the ledger {path} has {'no unit_cap' if cap is None else f'a unit_cap of {cap}'}, got "
+                    f"{unit_cap}; leave it out, or have another adopted (tacit policy adopt)"
                 )
         except BaseException:
             self._engine.dispose()
@@ -155,6 +174,20 @@ class Book:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _capped(policy: Policy | None, unit_cap: Budget | Literal["none"] | None) -> Policy | None:
+    if unit_cap is None:
+        return policy
+    cap = None if unit_cap == "none" else Cap.of(unit_cap, counts="budgets")
+    return (policy or Policy()).model_copy(update={"unit_cap": cap})
+
+
+def _why(unit_cap: Budget | Literal["none"] | None) -> str:
+    if unit_cap is None:
+        return "the ledger was made"
+    said = "none" if unit_cap == "none" else f"ε = {unit_cap.epsilon:g}, δ = {unit_cap.delta:g}"
+    return f"the ledger was made, and its unit_cap was asked for: {said}"
 
 
 @contextmanager

@@ -63,8 +63,7 @@ class Decisions(Book):
                     f"the policy asks for {policy.signatures} signatures and the ledger has {known} officer(s); "
                     "register them first with tacit ledger officers add"
                 )
-            if policy.cap is not None:
-                gate.check_cap(txn.connection, {}, self._prices, policy.cap)
+            gate.check_cap(txn.connection, {}, self._prices, policy, ahead=False)
             if policy != opening.recorded_policy(txn.connection):
                 txn.record("policy", body)
 
@@ -82,4 +81,6 @@ class Decisions(Book):
                 raise LedgerError(f"a raise keeps unit and adjacency ({old}), got {budget}")
             if budget.epsilon < old.epsilon or budget.delta < old.delta or budget == old:
                 raise LedgerError(f"stream {row.name!r} has {old}; a raise must be larger, got {budget}")
+            if not row.public:
+                gate.check_budgets(txn.connection, opening.recorded_policy(txn.connection), {row.name: budget})
             txn.record("raise", whole)

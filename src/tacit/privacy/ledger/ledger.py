@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from tacit.errors import BudgetExceeded, LedgerError
 from tacit.privacy.filters import RenyiFilter
-from tacit.privacy.ledger import enrolment, making, opening, profile, proposal, reading, spending, summary, totals
+from tacit.privacy.ledger import enrolment, gate, making, opening, profile, proposal, reading, spending, summary, totals
 from tacit.privacy.ledger.book import signed
 from tacit.privacy.ledger.decisions import Decisions
 from tacit.privacy.ledger.entries import Entry, entries
@@ -110,6 +110,16 @@ class Ledger(Decisions):
             if self.keys.test and not terms.public:
                 policy.require("allow_test_keys", what=f"the private stream {terms.name!r} under test keys")
             return making.stream(txn, terms, self.keys, policy)
+
+    def check_room(self, terms: StreamTerms, lists: Sequence[Sequence[DpEvent]] = ()) -> None:
+        """Refuse a stream that is not there yet and that the policy's unit_cap has no room for: all of its tasks, each
+        with one of these lists. Nothing is written."""
+        with self._read() as connection:
+            policy = opening.recorded_policy(connection)
+            if all(row.name != terms.name for row in profile.all_streams(connection)):
+                making.check_new(connection, terms, policy)
+                if not terms.public:
+                    gate.check_whole(connection, terms.name, terms.tasks_per_unit, lists, self._prices, policy)
 
     def block(
         self,

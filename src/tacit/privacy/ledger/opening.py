@@ -33,7 +33,7 @@ def touch(path: Path) -> None:
 
 
 def prepare(
-    engine: Engine, path: Path, anchor: Anchor | None, keys: KeyRing | None, policy: Policy | None
+    engine: Engine, path: Path, anchor: Anchor | None, keys: KeyRing | None, policy: Policy | None, why: str
 ) -> tuple[str, KeyRing]:
     """The id and the keys of the ledger in this database; makes what a new one lacks."""
     where = str(path)
@@ -47,7 +47,7 @@ def prepare(
                     if schema.version(connection, where) != schema.CURRENT:
                         schema.upgrade(connection)
                     if chain.head(connection).seq == 0:
-                        _begin(connection, _keys(path, keys, new=True), policy)
+                        _begin(connection, _keys(path, keys, new=True), policy, why)
     witnessed = None if anchor is None else _witnessed(engine, anchor, where)  # before the snapshot: others write
     with transaction(engine, where, write=False) as connection:
         body = json.loads(connection.execute(select(log.c.body).where(log.c.seq == 1)).scalar_one())
@@ -78,11 +78,11 @@ def _keys(path: Path, given: KeyRing | None, *, new: bool) -> KeyRing:
     return KeyRing.create(file) if new and not file.exists() else KeyRing.load(file)
 
 
-def _begin(connection: Connection, keys: KeyRing, policy: Policy | None) -> None:
+def _begin(connection: Connection, keys: KeyRing, policy: Policy | None, why: str) -> None:
     txn = chain.Transaction(connection)
     name = uuid.uuid4().hex
     txn.record("open", {"id": name, "format": schema.CURRENT, "check": keys.identity("ledger", name)})
-    first = {"policy": (policy or Policy()).to_dict(), "by": "tacit", "why": "the ledger was made"}
+    first = {"policy": (policy or Policy()).to_dict(), "by": "tacit", "why": why}
     txn.record("policy", first)
 
 

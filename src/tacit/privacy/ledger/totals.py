@@ -86,7 +86,7 @@ def _total(connection: Connection, rows: Sequence[Row[Any]], policy: Policy, pri
         )
         for row in rows
     }
-    slots = groups([row.name for row in rows], policy)
+    slots = policy.slots(row.name for row in rows)
     kinds = {loss.adjacency for loss in losses.values()}
     adjacency = next(iter(kinds)) if len(kinds) == 1 else Adjacency.REPLACE_ONE
     spent = [[_under(adjacency, losses[name]) for name in slot] for slot in slots]
@@ -116,15 +116,6 @@ def _total(connection: Connection, rows: Sequence[Row[Any]], policy: Policy, pri
 def _charged(connection: Connection, row: Row[Any]) -> bool:
     touched = profile.roots(connection, row.id, {}, touched=True)
     return bool(touched) or profile.exposed(connection, row.id)
-
-
-def groups(names: Sequence[str], policy: Policy) -> list[list[str]]:
-    """The streams, those together of which a unit is in one at most."""
-    found: dict[str, list[str]] = {}
-    for name in names:
-        declared = next((group for group in policy.disjoint if name in group), (name,))
-        found.setdefault(declared[0], []).append(name)
-    return list(found.values())
 
 
 def composed(slots: Sequence[Sequence[tuple[float, float]]]) -> tuple[float, float]:

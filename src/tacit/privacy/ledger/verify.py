@@ -166,12 +166,10 @@ def _check_budgets(connection: Connection, fresh: prices.Prices) -> None:
         lost, _ = reading.epsilon(connection, stream, fresh)
         if lost > budget.epsilon and not reading.exposures(connection, stream.id):
             raise LedgerError(f"stream {stream.name!r} lost ε = {lost:.6g}, above its budget of {budget.epsilon:g}")
-    cap = recorded_policy(connection).cap
-    if cap is not None:
-        try:
-            gate.check_cap(connection, {}, fresh, cap)
-        except LedgerError as error:
-            raise LedgerError(f"the ledger exceeds its policy: {error}") from None
+    try:
+        gate.check_cap(connection, {}, fresh, recorded_policy(connection), ahead=False)
+    except LedgerError as error:
+        raise LedgerError(f"the ledger exceeds its policy: {error}") from None
 
 
 def _count(connection: Connection, table: Table) -> int:
