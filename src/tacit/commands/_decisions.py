@@ -28,13 +28,26 @@ def raise_budget(
         out.print(f"{stream}: ε {terms.budget.epsilon:g} → {epsilon:g}")
 
 
-def reanchor(ledger: LedgerPath, why: Why, by: By = "", key: Keys = None) -> None:
-    """Accept a ledger that was rolled back or lost its anchor; every later certificate says so."""
+def reanchor(
+    ledger: LedgerPath,
+    why: Why,
+    by: By = "",
+    key: Keys = None,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Also where nothing is wrong with the ledger.")] = False,
+) -> None:
+    """Accept a ledger that was rolled back or lost its anchor; every later certificate says so.
+
+    Also for a ledger that was copied, restored or moved to another disk, when no other copy of it is in use any more:
+    that loses nothing, and certificates say that it is your word.
+    """
     from tacit.privacy.ledger import Ledger
 
     with sentences():
-        head = Ledger.reanchor(ledger, by=by, why=why, keys=key or ())
-        out.print(f"accepted; the head is now {head.seq}")
+        head = Ledger.reanchor(ledger, by=by, why=why, keys=key or (), anyway=anyway)
+        with looked_at(ledger) as book:
+            (entry,) = (one for one in book.entries() if one.seq == head.seq)
+        what = "the ledger may be used at this place" if entry.kind == "move" else "charges may be missing from now on"
+        out.print(f"accepted: {what}; the head is now {head.seq}")
 
 
 @officers.command("add")

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 from tacit.errors import LedgerError
 from tacit.privacy.budget import Budget
 from tacit.privacy.keys import KeyRing
-from tacit.privacy.ledger import chain, engine, officers, opening, schema
+from tacit.privacy.ledger import chain, copies, engine, officers, opening, schema
 from tacit.privacy.ledger.anchor import Anchor
 from tacit.privacy.ledger.chain import Transaction
 from tacit.privacy.ledger.prices import Prices
@@ -85,8 +85,12 @@ class Book:
         self._local, self._prices, self._anchor = threading.local(), prices, anchor
 
     @classmethod
-    def reanchor(cls, path: str | Path, *, by: str = "", why: str, keys: Sequence[officers.Key] = ()) -> Head:
-        """Accept a ledger whose anchor is missing or names an entry it has not; the chain says who and why."""
+    def reanchor(
+        cls, path: str | Path, *, by: str = "", why: str, keys: Sequence[officers.Key] = (), anyway: bool = False
+    ) -> Head:
+        """Accept a ledger that was rolled back, lost its anchor or lacks entries of another copy: every later
+        certificate says that charges may be missing. Or one that was moved, which loses nothing. The chain says who and
+        why. A ledger that is in order is refused, except `anyway`."""
         place = Path(path).absolute()
         if not place.exists():
             raise LedgerError(f"there is no ledger at {place}; check the path")
@@ -94,10 +98,9 @@ class Book:
         try:
             if not opening.begun(base, str(place)):
                 raise LedgerError(f"there is no ledger at {place}; check the path")
-            with writing(base, place, anchor) as txn:
-                lost = anchor.read_loosely()
-                body = {"lost": None if lost is None else lost.seq}
-                txn.record("reanchor", officers.signed(txn.connection, "reanchor", body, keys, by=by, why=why))
+            with writing(base, place, anchor, accepting=True) as txn:
+                kind, body = _loss(txn, place, anchor, anyway=anyway)
+                txn.record(kind, officers.signed(txn.connection, kind, body, keys, by=by, why=why))
             return txn.head
         finally:
             base.dispose()
@@ -176,6 +179,23 @@ class Book:
         self.close()
 
 
+def _loss(txn: Transaction, path: Path, anchor: Anchor, *, anyway: bool) -> tuple[str, dict[str, object]]:
+    """What there is to accept: the kind of the entry, and what it says."""
+    witnessed, seen = anchor.read_loosely(), copies.recall(txn.ledger)
+    whole = witnessed is not None and opening.contains(txn.connection, witnessed)
+    watched = copies.watched(txn.connection)
+    if whole and watched and not copies.lacks(txn.connection, seen) and not anchor.is_of(path):
+        return "move", {"to": str(path)}
+    if whole and not anyway and not (watched and copies.lacks(txn.connection, seen)):
+        raise LedgerError(
+            f"the ledger {path} is in order and there is nothing to accept; to accept a loss that only you know of "
+            "(every later certificate would say that charges may be missing), add --anyway"
+        )
+    known = [one for one in (witnessed, None if seen is None else seen.head) if one is not None]
+    lost = max((one.seq for one in known), default=None)
+    return "reanchor", {"lost": lost}
+
+
 def _capped(policy: Policy | None, unit_cap: Budget | Literal["none"] | None) -> Policy | None:
     if unit_cap is None:
         return policy
@@ -191,8 +211,11 @@ def _why(unit_cap: Budget | Literal["none"] | None) -> str:
 
 
 @contextmanager
-def writing(base: Engine, path: Path, anchor: Anchor | None) -> Iterator[Transaction]:
-    """A write transaction and its witness. The database's lock is always taken before the anchor's."""
+def writing(base: Engine, path: Path, anchor: Anchor | None, *, accepting: bool = False) -> Iterator[Transaction]:
+    """A write transaction and its witnesses. The database's lock is always taken before the anchor's.
+
+    A copy that lacks what was written to another one is refused, unless just that is being accepted."""
+    name: str | None = None  # of a ledger that is watched
     with ExitStack() as lock:
         with engine.transaction(base, str(path), write=True) as connection:
             txn = Transaction(connection)
@@ -201,10 +224,16 @@ def writing(base: Engine, path: Path, anchor: Anchor | None) -> Iterator[Transac
             if txn.broken:
                 raise LedgerError("a call inside together() failed, so nothing of it was written; try it again")
             if txn.grew and anchor is not None:
+                name = txn.ledger if copies.watched(connection) else None
+                seen = copies.recall(name) if name is not None and not accepting else None
+                if seen is not None and copies.lacks(connection, seen):
+                    raise LedgerError(copies.elsewhere(str(path), seen))
                 lock.enter_context(anchor.locked())
-                anchor.draft(txn.head)
+                anchor.draft(txn.head, None if name is None else path)
         if txn.grew and anchor is not None:
             anchor.publish()
+            if name is not None:
+                copies.remember(name, txn.head, path)
 
 
 def signed(by: str, why: str) -> None:

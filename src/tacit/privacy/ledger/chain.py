@@ -60,6 +60,12 @@ class Transaction:
         self.broken = False
 
     @property
+    def ledger(self) -> str:
+        """The id of the ledger that is written to."""
+        first = self.connection.execute(select(log.c.body).where(log.c.seq == 1)).scalar_one()
+        return str(json.loads(first)["id"])
+
+    @property
     def grew(self) -> bool:
         return self.head != self._before
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, select
 
 from tacit.errors import LedgerError
 from tacit.privacy.keys import KeyRing
-from tacit.privacy.ledger import chain, schema
+from tacit.privacy.ledger import chain, copies, schema
 from tacit.privacy.ledger.anchor import Anchor
 from tacit.privacy.ledger.engine import keep_write_ahead_log, transaction
 from tacit.privacy.ledger.tables import log
@@ -51,8 +51,15 @@ def prepare(
     witnessed = None if anchor is None else _witnessed(engine, anchor, where)  # before the snapshot: others write
     with transaction(engine, where, write=False) as connection:
         body = json.loads(connection.execute(select(log.c.body).where(log.c.seq == 1)).scalar_one())
+    seen = None if anchor is None else copies.recall(body["id"])  # before the snapshot, too
+    with transaction(engine, where, write=False) as connection:
         if witnessed is not None and not contains(connection, witnessed):
             raise LedgerError(rolled_back(where, witnessed))
+        if anchor is not None and copies.watched(connection):
+            if seen is not None and copies.lacks(connection, seen):
+                raise LedgerError(copies.elsewhere(where, seen))
+            if not anchor.is_of(path):
+                raise LedgerError(copies.moved(where))
     ring = _keys(path, keys, new=False)
     if ring.identity("ledger", body["id"]) != body["check"]:
         raise LedgerError(f"the keys given for {where} belong to another ledger; restore the right ones")

@@ -216,6 +216,11 @@ def reanchored(connection: Connection) -> tuple[str, ...]:
     return tuple(body["why"] for _, body in _entries(connection, "reanchor"))
 
 
+def moved(connection: Connection) -> tuple[str, ...]:
+    """Why someone said that the ledger was moved, and that no other copy of it is in use."""
+    return tuple(body["why"] for _, body in _entries(connection, "move"))
+
+
 def _entries(connection: Connection, kind: str) -> list[tuple[int, dict[str, Any]]]:
     query = select(log.c.seq, log.c.body).where(log.c.kind == kind).order_by(log.c.seq)
     return [(seq, json.loads(body)) for seq, body in connection.execute(query)]

@@ -18,7 +18,7 @@ from sqlalchemy import Engine, select
 
 from tacit.errors import LedgerError
 from tacit.privacy.keys import KeyRing
-from tacit.privacy.ledger import chain, engine, opening, schema
+from tacit.privacy.ledger import chain, copies, engine, opening, schema
 from tacit.privacy.ledger.anchor import Anchor
 from tacit.privacy.ledger.chain import Transaction
 from tacit.privacy.ledger.ledger import Ledger
@@ -64,14 +64,19 @@ class LedgerView(Ledger):
             if first is None:
                 raise LedgerError(f"there is no ledger at {path}; check the path")
             body = json.loads(first)
+        seen = copies.recall(body["id"])  # before the snapshot: others write
+        with self._read() as connection:
             if witnessed is not None and not opening.contains(connection, witnessed):
                 raise LedgerError(opening.rolled_back(str(path), witnessed))
             young = chain.head(connection).seq <= 2
+            older = seen is not None and copies.watched(connection) and copies.lacks(connection, seen)
         self.id = body["id"]
         self.keys = _ring(path)
         if self.keys.present and self.keys.identity("ledger", self.id) != body["check"]:
             raise LedgerError(f"the keys beside {path} belong to another ledger; restore the right ones")
-        self.notes = (NO_ANCHOR,) * (witnessed is None and not young) + (NO_KEYS,) * (not self.keys.present)
+        missing = f"it lacks entry {seen.head.seq}, which was written to {seen.path}" if seen and older else ""
+        found = {NO_ANCHOR: witnessed is None and not young, NO_KEYS: not self.keys.present, missing: older}
+        self.notes = tuple(note for note, holds in found.items() if holds)
 
     @property
     def is_throwaway(self) -> bool:
