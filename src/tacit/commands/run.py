@@ -69,6 +69,12 @@ def run(
     ledger: TheLedger = None,
     unit_cap: UnitCap = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    moved: Annotated[
+        bool, typer.Option("--moved", help="With --resume: the folder was moved, its ledger and data were not.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="With --resume: where the declaration of your data lies now.")
+    ] = None,
     until: Annotated[
         str | None, typer.Option(metavar="TASK", help="Learn up to this task for now; --resume goes on later.")
     ] = None,
@@ -113,16 +119,28 @@ def run(
             raise ConfigError(
                 f"--until {until} is for a single run, and {what} is of the kind {config.kind!r}; leave it out"
             )
+        if (moved or data is not None) and isinstance(config, Sweep | Accumulation):
+            raise ConfigError(
+                f"--moved and --data are for a single run, and {what} is of the kind {config.kind!r}; leave them out"
+            )
         if isinstance(config, Sweep):
             with display(err, quiet=quiet) as tell:
                 cells = run_cells(config, place, ledger=ledger, processes=processes, tell=tell)
             _show_cells(cells, place, config.reference, as_json=as_json)
             return
         if isinstance(config, Endless):
-            cap = cap_asked(unit_cap, ledger, config)
+            cap = unit_cap if resume else cap_asked(unit_cap, ledger, config)
             with display(err, quiet=quiet) as tell:
                 standing = run_endless(
-                    config, place, ledger=ledger, resume=resume, tasks=tasks, unit_cap=cap, tell=tell
+                    config,
+                    place,
+                    ledger=ledger,
+                    resume=resume,
+                    tasks=tasks,
+                    unit_cap=cap,
+                    moved=moved,
+                    data=data,
+                    tell=tell,
                 )
             _show_standing(standing, as_json=as_json)
             return
@@ -132,7 +150,7 @@ def run(
                 curves = run_curves(place, **config.options, tell=tell)
             _show_curves(config.kind, curves, as_json=as_json)
             return
-        cap = cap_asked(unit_cap, ledger, config)
+        cap = unit_cap if resume else cap_asked(unit_cap, ledger, config)
         with display(err, quiet=quiet) as tell:
             found = run_all(
                 config,
@@ -142,6 +160,8 @@ def run(
                 until=until,
                 processes=processes,
                 unit_cap=cap,
+                moved=moved,
+                data=data,
                 tell=tell,
             )
         if as_json:

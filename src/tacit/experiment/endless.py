@@ -16,7 +16,7 @@ from typing import Any
 
 from tacit.data.stream import Stream, StreamInfo
 from tacit.errors import BudgetExceeded, ConfigError, PolicyError
-from tacit.experiment import new_ledger
+from tacit.experiment import new_ledger, run_place
 from tacit.experiment.clock import Clock
 from tacit.experiment.consumption import consumed
 from tacit.experiment.endless_config import Endless
@@ -75,15 +75,20 @@ def run_endless(
     tasks: int | None = None,
     stream: Streams | None = None,
     unit_cap: UnitCap = None,
+    moved: bool = False,
+    data: str | Path | None = None,
     tell: Tell | None = None,
     stop: Stop | None = None,
 ) -> Standing:
     """Learn task after task into the folder: up to so many tasks in all, or until it is stopped or may spend no more.
 
-    `stream`: an endless stream of your own for a seed, in place of the one that the configuration names. `unit_cap`:
-    as for `run`."""
+    `stream`: an endless stream of your own for a seed, in place of the one that the configuration names. `unit_cap`,
+    `moved`, `data`: as for `run`."""
     config = config if isinstance(config, Endless) else _loaded(config)
     place, stop, said = EndlessFolder(path=Path(folder)), stop or Stop(), tell or nobody
+    if resume or moved or data is not None:
+        run_place.take_up(place, moved=moved, ledger=ledger, data=data)
+        config = Endless.of(run_place.with_data(config, data).plain())
     seed = config.seeds[0]
     if stream is None and not place.has_run:
         check_sources(config.data)

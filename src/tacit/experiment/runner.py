@@ -15,7 +15,7 @@ import torch
 
 from tacit.data.stream import Stream, StreamInfo
 from tacit.errors import ConfigError
-from tacit.experiment import new_ledger, summary
+from tacit.experiment import new_ledger, run_place, summary
 from tacit.experiment.config import Config
 from tacit.experiment.events import Said, Stop, Tell, ctrl_c
 from tacit.experiment.features import Place, notice
@@ -46,6 +46,8 @@ def run(
     apart: bool = False,
     stream: Streams | None = None,
     unit_cap: UnitCap = None,
+    moved: bool = False,
+    data: str | Path | None = None,
     tell: Tell | None = None,
     stop: Stop | None = None,
 ) -> Summary:
@@ -56,7 +58,8 @@ def run(
     time (default: as many as there are cores). `apart`: in processes of their own even if it is one at a time.
     `stream`: a stream of your own for each seed, in place of the one that the configuration names; seeds then run one
     after another in this process. `unit_cap`: of a ledger that is made, the ε that one unit may lose over all streams
-    together, or "none"; otherwise the budget of this run.
+    together, or "none"; otherwise the budget of this run. With `resume`, `moved`: the folder was moved on purpose, and
+    its ledger and its data are where they were; `data`: where the declaration of its data lies now.
     """
     config = config if isinstance(config, Config) else loaded(config)
     if config.kind != "run":
@@ -64,6 +67,9 @@ def run(
     for seed in config.seeds:
         for_seed(config, seed)  # a wrong setting of one seed is said before the first begins
     place, stop, said = RunFolder(path=Path(folder)), stop or Stop(), tell or nobody
+    if resume or moved or data is not None:
+        run_place.take_up(place, moved=moved, ledger=ledger, data=data)
+        config = run_place.with_data(config, data)
     cores = available_cores()
     at_once = 1 if stream is not None else max(1, min(processes or cores, len(config.seeds)))
     if stream is None and not place.has_run:

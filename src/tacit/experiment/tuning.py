@@ -121,7 +121,9 @@ def tune(
 
 def accuracy(config: Config, folder: Path, streams: Streams, stop: Stop) -> float:
     """The mean over seeds of the average accuracy of a run; one that was stopped goes on."""
-    found = run(config, folder, stream=streams, processes=1, stop=stop, resume=True).metrics["average_accuracy"]
+    begun = (folder / "config.yaml").exists()
+    summary = run(config, folder, stream=streams, processes=1, stop=stop, resume=True, moved=begun)
+    found = summary.metrics["average_accuracy"]
     if found is None:
         raise ConfigError("the run has no accuracy to tune by; set evaluation.test to public or charged")
     return float(found["mean"])
