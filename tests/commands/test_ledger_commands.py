@@ -37,7 +37,7 @@ def test_policy(book: Path, tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text('may_raise = ["officer"]\n')
     tacit("policy", "adopt", file, "--ledger", book, "--by", "officer", "--why", "review")
-    assert json.loads(tacit("policy", "show", "--ledger", book).output)["may_raise"] == ["officer"]
+    assert json.loads(tacit("policy", "show", "--ledger", book).stdout)["may_raise"] == ["officer"]
     file.write_text("may_rais = []\n")
     assert "may_raise" in tacit("policy", "adopt", file, "--ledger", book, "--by", "o", "--why", "w", code=1).output
 

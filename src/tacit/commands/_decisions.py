@@ -3,14 +3,25 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tacit.commands._shared import By, Json, Keys, LedgerPath, Why, existing, looked_at, out, sentences, stream_named
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tacit.privacy.ledger import Officer
+
 officers = typer.Typer(no_args_is_help=True, help="Who signs decisions about a ledger: add, list, remove.")
 UNSIGNED = "no officers: who adopts policies, raises budgets or accepts losses is not authenticated"
+
+
+def signing(officers: "Sequence[Officer]") -> str:
+    """Who answers for decisions about the ledger."""
+    names = ", ".join(officer.name for officer in officers)
+    return f"decisions are signed by officers: {names}" if officers else UNSIGNED
 
 
 def raise_budget(

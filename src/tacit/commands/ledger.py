@@ -58,8 +58,7 @@ def show(ledger: LedgerPath, as_json: Json = False) -> None:
     out.print(table)
     for total in totals:
         _show_total(total)
-    names = ", ".join(officer.name for officer in officers)
-    out.print(f"decisions are signed by officers: {names}" if officers else _decisions.UNSIGNED)
+    out.print(_decisions.signing(officers))
     out.print(f"head {head.seq} {head.hash}")
 
 
@@ -149,6 +148,7 @@ def verify(
         out.print(
             f"in order: {found.entries} entries, {found.streams} streams, {found.blocks} blocks, {found.grants} grants"
         )
+        out.print(_decisions.signing(book.officers()))
 
 
 @ledger.command("log")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.commands._shared import By, Keys, LedgerPath, Why, existing, looked_at, out, sentences
+from tacit.commands._shared import By, Keys, LedgerPath, Why, err, existing, looked_at, out, sentences
 from tacit.errors import LedgerError
 
 policy = typer.Typer(no_args_is_help=True, help="The policy that a ledger enforces: show, adopt.")
@@ -15,8 +15,12 @@ policy = typer.Typer(no_args_is_help=True, help="The policy that a ledger enforc
 @policy.command("show")
 def show(ledger: LedgerPath) -> None:
     """The policy in force."""
+    from tacit.privacy.history import lines
+
     with sentences(), looked_at(ledger) as book:
         out.print_json(json.dumps(book.policy.to_dict()))
+        adopted = [line for line in lines(book.entries()) if line.kind == "policy"][-1]
+        err.print(f"adopted by {adopted.who}: {adopted.why}", style="dim")
 
 
 @policy.command("adopt")
