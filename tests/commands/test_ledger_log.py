@@ -2,12 +2,16 @@
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from shell import tacit
+from typer.testing import CliRunner
 
 from tacit import Budget, Ledger
+from tacit.cli import app
 from tacit.privacy.events import gaussian
 from tacit.privacy.ledger import StreamTerms
 
@@ -89,3 +93,30 @@ def test_a_decision_without_anybody_is_one_sentence(book: Path, tmp_path: Path, 
     told = [tmp_path / word if word == "p.toml" else word for word in words]
     output = tacit(*told, "--ledger", book, "--why", "w", code=1).output
     assert "say by whom and why" in output and output.count("\n") == 1
+
+
+DAMAGES = {
+    "body": "UPDATE log SET body = 'x' WHERE seq = 4",
+    "first": "UPDATE log SET body = '[]' WHERE seq = 1",
+    "policy": "UPDATE log SET body = '{}' WHERE kind = 'policy'",
+    "stream": "UPDATE streams SET adjacency = 'x'",
+    "profile": "UPDATE profiles SET faces = 'x'",
+    "list": "UPDATE lists SET events = '[{}]'",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_ledger_is_one_sentence_in_every_view(book: Path, damage: str) -> None:
+    with closing(sqlite3.connect(book)) as connection:
+        for name in ("log_update", "log_format"):
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute(DAMAGES[damage])
+        connection.execute("DELETE FROM prices")
+        connection.commit()
+    codes = []
+    for words in (("show",), ("log",), ("meter", "scans"), ("verify",), ("officers", "list")):
+        found = CliRunner().invoke(app, ["ledger", *words, "--ledger", str(book)])
+        assert found.exit_code in (0, 1) and (found.exception is None or isinstance(found.exception, SystemExit))
+        assert found.exit_code == 0 or (found.stderr.startswith("error: ") and found.stderr.count("\n") == 1)
+        codes.append(found.exit_code)
+    assert codes[3] == 1  # verify finds it, whatever else does

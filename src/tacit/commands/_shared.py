@@ -72,15 +72,24 @@ def existing(path: Path) -> "Ledger":
 def looked_at(path: Path, *, checking: bool = False) -> "Iterator[LedgerView]":
     """The ledger at this path for reading: nothing is written, no keys are needed, and what could not be checked is
     said."""
+    from sqlalchemy.exc import SQLAlchemyError
+
     from tacit.privacy.ledger import LedgerView
     from tacit.privacy.ledger.view import NO_KEYS
 
     if not path.exists():
         raise LedgerError(f"there is no ledger at {path}; give its path with --ledger or TACIT_LEDGER")
-    with LedgerView(path) as book:
-        for note in (one for one in book.notes if checking or one != NO_KEYS):
-            err.print(f"{path}: {note}", style="dim")
-        yield book
+    try:
+        with LedgerView(path) as book:
+            for note in (one for one in book.notes if checking or one != NO_KEYS):
+                err.print(f"{path}: {note}", style="dim")
+            yield book
+    except TacitError:
+        raise
+    except (LookupError, ValueError, TypeError, ArithmeticError, SQLAlchemyError) as error:  # whatever damage provokes
+        raise LedgerError(
+            f"the ledger {path} cannot be read, it is damaged ({type(error).__name__}); restore it from a backup"
+        ) from None
 
 
 def cap_asked(given: str | None, ledger: Path | None, config: "Config") -> str | None:

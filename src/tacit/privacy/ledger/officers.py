@@ -53,7 +53,7 @@ def _apply(officers: dict[str, str], body: Mapping[str, Any]) -> None:
     if body["action"] == "add":
         officers[body["name"]] = body["key"]
     else:
-        del officers[body["name"]]
+        officers.pop(body["name"], None)
 
 
 def signed(

@@ -50,7 +50,11 @@ class LedgerView(Ledger):
         self.path = path
         self._begin(Prices(), Anchor(path))
         self._folder = tempfile.TemporaryDirectory(prefix="tacit-view-")
-        self._engine = _opened(path, Path(self._folder.name), self.busy_s)
+        try:
+            self._engine = _opened(path, Path(self._folder.name), self.busy_s)
+        except BaseException:
+            self._folder.cleanup()
+            raise
         try:
             self._check(path)
         except BaseException:
