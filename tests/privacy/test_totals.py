@@ -148,6 +148,7 @@ def test_the_certificate_names_the_other_stream_whoever_is_in_it(tmp_path: Path,
         assert found.epsilon == total(ledger).epsilon == pytest.approx(1.400, abs=0.01) and found.delta == 2e-5
         text = " ".join(str(second).split())
         assert "for one person over this stream and 'visits' (ε = 1, δ = 1e-05), which may hold the same" in text
+        assert "where streams and plans were fixed in advance" in text
         assert "unit cap none: nothing limits what all streams of the ledger cost together" in text
         second.save(tmp_path / "c.json")
         assert Certificate.load(tmp_path / "c.json") == second

@@ -70,6 +70,8 @@ def _show_total(total: "UnitTotal") -> None:
         f"one {total.unit} {over}: at most ε = {_rounded(total.epsilon)}, δ = {total.delta:g} ({total.adjacency}; "
         f"{total.accountant}); when all budgets are spent ε = {total.budget_epsilon:g}, δ = {total.budget_delta:g}"
     )
+    if many:
+        out.print("  so long as streams and plans were fixed in advance; a unit_cap holds however they are chosen")
     for names in total.disjoint:
         out.print(f"  nobody is in two of {', '.join(names)}, as the policy declares: only the costliest is added")
     if total.cap is not None:

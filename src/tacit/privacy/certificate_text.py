@@ -72,7 +72,7 @@ def _same_units(certificate: Certificate) -> list[str]:
     """The other streams that may hold the same units, and what all cost together."""
     found, cap = certificate.same_units, certificate.ledger.policy.get("unit_cap")
     if cap is not None:
-        capped = _row("unit cap", f"ε = {cap['epsilon']:g}, δ = {cap['delta']:g} over all streams of the ledger")
+        capped = _row("unit cap", f"ε = {cap['epsilon']:g}, δ = {cap['delta']:g} over all streams, however chosen")
     else:
         capped = _row("unit cap", "none: nothing limits what all streams of the ledger cost together") if found else []
     if found is None:
@@ -86,7 +86,8 @@ def _same_units(certificate: Certificate) -> list[str]:
         lines += _row(
             "together",
             f"{_bound(found.epsilon, found.delta)} ({found.adjacency}) for one {kind} over this stream and {names}, "
-            f"which may hold the same {kind}s; by {found.accountant}{apart}",
+            f"which may hold the same {kind}s, where streams and plans were fixed in advance; by "
+            f"{found.accountant}{apart}",
         )
     for one in found.streams:
         if not one.added:

@@ -145,6 +145,8 @@ def issue(
 def _same_units(ledger: Ledger, summary: Summary, *, certified: bool) -> SameUnits | None:
     """The other private streams of the ledger, and what one unit may have lost in all of them."""
     own, kind = summary.terms.name, summary.terms.budget.unit
+    if summary.terms.public or sum(not terms.public for _, terms in ledger.streams()) < 2:
+        return None
     totals = {total.unit: total for total in ledger.totals()}
     others = tuple(
         OtherStream(
@@ -159,8 +161,6 @@ def _same_units(ledger: Ledger, summary: Summary, *, certified: bool) -> SameUni
         for one in total.streams
         if one.stream != own
     )
-    if summary.terms.public or not others:
-        return None
     mine = totals[kind]
     return SameUnits(
         streams=others,

@@ -27,6 +27,7 @@ from tacit.privacy.ledger import profile, recurring
 from tacit.privacy.ledger.prices import Prices, extra_delta
 from tacit.privacy.ledger.profile import Face, budget_of
 from tacit.privacy.ledger.tables import streams
+from tacit.privacy.ledger.terms import StreamTerms
 from tacit.privacy.policy import Policy
 
 ADVICE = "use more noise, fewer steps or a smaller rate (a plan's for_budget finds one that fits)"
@@ -169,6 +170,14 @@ def _check_curves(tops: Mapping[str, tuple[Any, float]], policy: Policy, cap: Bu
         total = total + np.max([tops[name][0] for name in slot], axis=0)
         extra += max(tops[name][1] for name in slot)
     _check_filter(total, extra, RenyiFilter.for_budget(cap), "all streams (unit_cap)", cap)
+
+
+def check_new(connection: Connection, terms: StreamTerms, policy: Policy) -> None:
+    """Refuse a new stream that the policy's cap has no room for: before its first task."""
+    if policy.cap is None or policy.unit_cap is None or (terms.public and policy.unit_cap.counts == "budgets"):
+        return
+    check_cap_terms(terms.budget, terms.name, policy.cap)
+    check_budgets(connection, policy, {terms.name: terms.budget})
 
 
 def check_budgets(connection: Connection, policy: Policy, declared: Mapping[str, Budget] | None = None) -> None:

@@ -117,7 +117,7 @@ class Ledger(Decisions):
         with self._read() as connection:
             policy = opening.recorded_policy(connection)
             if all(row.name != terms.name for row in profile.all_streams(connection)):
-                making.check_new(connection, terms, policy)
+                gate.check_new(connection, terms, policy)
                 if not terms.public:
                     gate.check_whole(connection, terms.name, terms.tasks_per_unit, lists, self._prices, policy)
 

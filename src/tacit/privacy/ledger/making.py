@@ -46,18 +46,10 @@ def stream(txn: Transaction, terms: StreamTerms, keys: KeyRing, policy: Policy) 
             if getattr(found, field) != values[field]:
                 raise LedgerError(_other_terms(terms.name, field, getattr(found, field), values[field]))
         return int(found.id)
-    check_new(txn.connection, terms, policy)
+    gate.check_new(txn.connection, terms, policy)
     number = _next(txn.connection, streams.c.id)
     txn.record("stream", {"id": number, "identity": identity, "name": terms.name, **values})
     return number
-
-
-def check_new(connection: Connection, terms: StreamTerms, policy: Policy) -> None:
-    """Refuse a new stream that the policy's cap has no room for: before its first task."""
-    if policy.cap is None or policy.unit_cap is None or (terms.public and policy.unit_cap.counts == "budgets"):
-        return
-    gate.check_cap_terms(terms.budget, terms.name, policy.cap)
-    gate.check_budgets(connection, policy, {terms.name: terms.budget})
 
 
 def _other_terms(name: str, field: str, recorded: object, given: object) -> str:

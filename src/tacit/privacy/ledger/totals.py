@@ -5,6 +5,8 @@ and in as many tasks of each as was declared; who really is in which stream is n
 policy declares disjoint are not added up. The losses are composed one after the other: the sum of the streams' own ε
 and δ; or, where all plans were fixed in advance, the smaller of that and the composition of their events at the sum of
 their δ. Streams of different neighbouring relations are stated under replace-one, which each of them implies.
+Condition: the streams and their plans were fixed in advance. What was spent is no bound on what is chosen from it; the
+policy's unit_cap is, and is shown beside it.
 """
 
 import math
