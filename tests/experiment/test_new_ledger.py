@@ -1,6 +1,7 @@
 """A run that makes a ledger settles first what one person may lose over all its streams."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from tacit.errors import BudgetExceeded, ConfigError
 from tacit.experiment.config import Config
 from tacit.experiment.new_ledger import parsed
 from tacit.experiment.runner import run
-from tacit.privacy.ledger import LedgerView
+from tacit.privacy.ledger import Ledger, LedgerView
+from tacit.privacy.policy import Cap, Policy
 
 BUDGET = Budget(epsilon=2.0, delta=1e-5)
 
@@ -63,6 +65,19 @@ def test_the_same_people_under_a_second_name_find_no_second_budget(tmp_path: Pat
     with LedgerView(ledger) as book:
         assert book.head == before
     run(private(first), tmp_path / "r", resume=True)  # its own stream goes on to its end
+
+
+def test_a_cap_on_charges_refuses_a_run_before_its_first_task(tmp_path: Path) -> None:
+    """The first month alone would fit; all months that a person may be in do not."""
+    ledger, declared = tmp_path / "l", ready(tmp_path / "a", tasks_per_unit=3)
+    budget = private(declared).budget.make("person")  # type: ignore[arg-type]
+    cap = Cap.of(replace(budget, epsilon=0.8 * budget.epsilon))
+    Ledger(ledger, policy=Policy(unit_cap=cap)).close()
+    with pytest.raises(BudgetExceeded, match="all streams"):
+        run(private(declared), tmp_path / "r", ledger=ledger, until=MONTHS[0])
+    with LedgerView(ledger) as book:
+        assert book.head.seq == 2 and book.streams() == []
+    assert not (tmp_path / "r").exists()
 
 
 def test_the_command_takes_an_answer_or_asks_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,8 +224,8 @@ class OtherStream(_Section):
 
 
 class SameUnits(_Section):
-    """What one unit may have lost over all streams of the ledger that may hold it; a worst case from declarations, where
-    streams and plans were fixed in advance."""
+    """What one unit may have lost over all streams of the ledger that may hold it: a worst case from declarations,
+    where streams and plans were fixed in advance."""
 
     streams: tuple[OtherStream, ...]
     disjoint: tuple[tuple[str, ...], ...]
