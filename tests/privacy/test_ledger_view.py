@@ -97,6 +97,22 @@ def test_a_view_works_where_nothing_can_be_written(path: Path, folder: Path) -> 
     assert bytes_of(folder) == before
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can look as somebody else")
+def test_somebody_else_leaves_nothing_beside_the_ledger(path: Path, folder: Path) -> None:
+    """A file of theirs beside it could keep the owner from writing."""
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    folder.chmod(0o777)
+    before = bytes_of(folder)
+    os.seteuid(65534)
+    try:
+        with LedgerView(path) as view:
+            assert view.verify()
+    finally:
+        os.seteuid(0)
+    assert bytes_of(folder) == before
+
+
 def test_a_view_reads_what_a_killed_process_left_in_the_write_ahead_log(path: Path, folder: Path) -> None:
     copy = folder / "copy"
     copy.mkdir()

@@ -34,9 +34,9 @@ def connect(path: Path | None, *, busy_s: float = 30.0) -> Engine:
     return engine
 
 
-def connect_for_reading(path: Path, *, busy_s: float = 30.0, frozen: bool = False) -> Engine:
-    """An engine that cannot write. `frozen`: nobody else can either, so no lock or log is looked for or made."""
-    uri = f"file:{quote(str(path))}?{'immutable=1' if frozen else 'mode=ro'}"
+def connect_for_reading(path: Path, *, busy_s: float = 30.0) -> Engine:
+    """An engine that cannot write."""
+    uri = f"file:{quote(str(path))}?mode=ro"
     engine = create_engine(
         "sqlite://", creator=lambda: sqlite3.connect(uri, uri=True, timeout=busy_s), poolclass=NullPool
     )

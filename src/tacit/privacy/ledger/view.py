@@ -9,8 +9,9 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,6 +28,9 @@ from tacit.privacy.ledger.tables import log
 
 NO_ANCHOR = "there is no anchor beside it, so a roll-back would not be noticed"
 NO_KEYS = "its keys are not here, so which units are in which task was not checked"
+
+TRIES = 20
+"""So often a ledger that is being written to is copied again."""
 
 
 class LedgerView(Ledger):
@@ -104,14 +108,15 @@ def _ring(path: Path) -> KeyRing:
 
 
 def _opened(path: Path, folder: Path, busy_s: float) -> Engine:
-    """The database as it is; a copy of it where it has to be changed to be read (an older format, a log that a crash
-    left in a folder that cannot be written to)."""
-    frozen = not os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-    left = path.with_name(path.name + "-wal")
-    if frozen and left.exists() and left.stat().st_size:
-        path = _copied(path, left, folder)
-        frozen = False
-    base = engine.connect_for_reading(path, busy_s=busy_s, frozen=frozen)
+    """The database as it is; or a copy of it, where reading would have to make files beside it that cannot be made or
+    that its owner could not use, or where it is of an older format."""
+    try:
+        writable = os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+        if not writable or os.geteuid() not in (0, path.stat().st_uid):
+            path = _copied(path, folder)
+    except OSError as error:
+        raise LedgerError(f"cannot read the ledger {path}: {error.strerror}; check its owner") from None
+    base = engine.connect_for_reading(path, busy_s=busy_s)
     with engine.transaction(base, str(path), write=False) as connection:
         found = schema.version(connection, str(path))
     if found is None:
@@ -132,10 +137,26 @@ def _opened(path: Path, folder: Path, busy_s: float) -> Engine:
     return newer
 
 
-def _copied(path: Path, left: Path, folder: Path) -> Path:
-    try:
-        shutil.copyfile(left, folder / "copy-wal")
+def _copied(path: Path, folder: Path) -> Path:
+    """A copy of the database and of its write-ahead log, taken while nobody wrote to them."""
+    left = path.with_name(path.name + "-wal")
+    for _ in range(TRIES):
+        before = _state(path, left)
+        (folder / "copy-wal").unlink(missing_ok=True)
         shutil.copyfile(path, folder / "copy")
-    except OSError as error:
-        raise LedgerError(f"cannot read the ledger {path}: {error.strerror}; check its owner") from None
-    return folder / "copy"
+        with suppress(FileNotFoundError):  # a ledger that nobody has open has none
+            shutil.copyfile(left, folder / "copy-wal")
+        if _state(path, left) == before:
+            return folder / "copy"
+        time.sleep(0.1)
+    raise LedgerError(f"the ledger {path} is being written to; look again later")
+
+
+def _state(*files: Path) -> list[tuple[int, int] | None]:
+    found: list[tuple[int, int] | None] = []
+    for file in files:
+        try:
+            found.append((file.stat().st_mtime_ns, file.stat().st_size))
+        except FileNotFoundError:
+            found.append(None)
+    return found
