@@ -9,8 +9,8 @@ import pytest
 from tacit import Budget, Declared, Ledger, SumPlan, Vault
 from tacit.errors import LedgerError
 from tacit.privacy.events import gaussian
-from tacit.privacy.history import lines
 from tacit.privacy.ledger import LedgerView, StreamTerms
+from tacit.privacy.log_lines import lines
 
 BUDGET = Budget(epsilon=8.0, delta=1e-5)
 WORK = {"holder": "h", "kind": "sums", "plan": {}}

@@ -10,8 +10,8 @@ import pytest
 
 from tacit import Budget, Ledger
 from tacit.errors import LedgerError, PolicyError
-from tacit.privacy.history import lines
 from tacit.privacy.ledger import LedgerView, StreamTerms, chain
+from tacit.privacy.log_lines import lines
 from tacit.privacy.policy import Policy
 from tacit.privacy.signing import new_key
 

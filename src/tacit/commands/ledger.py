@@ -161,7 +161,7 @@ def log(
     as_json: Json = False,
 ) -> None:
     """Every entry of the ledger's chain: who, when, what, why."""
-    from tacit.privacy.history import lines
+    from tacit.privacy.log_lines import lines
 
     with sentences(), looked_at(ledger) as book:
         if stream is not None:

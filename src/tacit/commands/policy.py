@@ -15,7 +15,7 @@ policy = typer.Typer(no_args_is_help=True, help="The policy that a ledger enforc
 @policy.command("show")
 def show(ledger: LedgerPath) -> None:
     """The policy in force."""
-    from tacit.privacy.history import lines
+    from tacit.privacy.log_lines import lines
 
     with sentences(), looked_at(ledger) as book:
         out.print_json(json.dumps(book.policy.to_dict()))

@@ -48,7 +48,7 @@ def epsilon(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[f
     exact = recurring.worst(connection, groups, k, budget, prices, ahead=False)
     curve, extra = profile.top(connection, groups, k, budget.adjacency, prices)
     by_curves = rdp_to_epsilon(tuple(curve), budget.delta - extra)
-    return (by_curves, TOP_K) if exact is None or by_curves < real(exact) else (real(exact), EXACT)
+    return (by_curves, TOP_K) if exact is None or by_curves < _real(exact) else (_real(exact), EXACT)
 
 
 def left(connection: Connection, block: Row[Any], holder: str | None) -> RenyiFilter:
@@ -87,7 +87,7 @@ def face_epsilon(connection: Connection, face: Face, budget: Budget, prices: Pri
     if face.limits is not None:
         orders = [ORDERS[place] for place, _ in face.limits]
         return rdp_to_epsilon([limit * NANO for _, limit in face.limits], budget.delta, orders)
-    return real(prices.nano_of(connection, face.name or "", budget, 1))
+    return _real(prices.nano_of(connection, face.name or "", budget, 1))
 
 
 def statement(connection: Connection, stream_id: int, ledger_id: str, policy: Policy, prices: Prices) -> Statement:
@@ -226,6 +226,5 @@ def _entries(connection: Connection, kind: str) -> list[tuple[int, dict[str, Any
     return [(seq, json.loads(body)) for seq, body in connection.execute(query)]
 
 
-def real(nano: int) -> float:
-    """A price as an ε."""
+def _real(nano: int) -> float:
     return math.inf if nano >= INFINITE_PRICE else nano / 1e9

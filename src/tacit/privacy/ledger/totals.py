@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Row
 
 from tacit.privacy.accounting import rdp_to_epsilon
 from tacit.privacy.budget import Adjacency, Budget, Unit
+from tacit.privacy.calibrate import INFINITE_PRICE
 from tacit.privacy.ledger import profile, reading, recurring
 from tacit.privacy.ledger.prices import Prices
 from tacit.privacy.ledger.profile import Array
@@ -146,7 +147,8 @@ def _by_events(
     if all(one is not None for one in lists) and sum(len(one or ()) for one in lists) <= MOST_EVENTS:
         events = tuple(sorted(text for one in lists for text in one or ()))
         asked = Budget(epsilon=1.0, delta=delta, adjacency=adjacency)
-        found.append((reading.real(prices.nano(connection, events, asked, 1)), EVENTS))
+        nano = prices.nano(connection, events, asked, 1)
+        found.append((math.inf if nano >= INFINITE_PRICE else nano / 1e9, EVENTS))
     return found
 
 
