@@ -5,7 +5,9 @@ draw theirs as users do, so nothing there may hang on a draw.
 """
 
 import hashlib
+import os
 import secrets as real
+import tempfile
 from collections.abc import Iterator
 from itertools import count
 from types import SimpleNamespace
@@ -14,6 +16,10 @@ from typing import Any
 import pytest
 
 from tacit.privacy import keys
+
+# What ledgers were written last is remembered for a user; tests have a place of their own for it.
+_STATE = tempfile.TemporaryDirectory(prefix="tacit-state-")
+os.environ["TACIT_STATE"] = _STATE.name
 
 
 class Told:

@@ -22,7 +22,7 @@ def test_keys_can_be_backed_up_and_restored(book: Path, tmp_path: Path) -> None:
         in tacit("keys", "restore", sealed, "--ledger", book, "--passphrase", PASSPHRASE, code=1).output
     )
     keys.unlink()
-    assert "tacit keys restore" in tacit("ledger", "show", "--ledger", book, code=1).output
+    assert "tacit keys restore" in tacit("keys", "rotate", "--ledger", book, code=1).output
     assert "wrong" in tacit("keys", "restore", sealed, "--ledger", book, "--passphrase", "x" * 20, code=1).output
     tacit("keys", "restore", sealed, "--ledger", book, "--passphrase", PASSPHRASE)
     assert json.loads(keys.read_bytes()) == json.loads(before)

@@ -1,6 +1,7 @@
 """`tacit ledger` and `tacit policy`."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_policy(book: Path, tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text('may_raise = ["officer"]\n')
     tacit("policy", "adopt", file, "--ledger", book, "--by", "officer", "--why", "review")
-    assert json.loads(tacit("policy", "show", "--ledger", book).output)["may_raise"] == ["officer"]
+    assert json.loads(tacit("policy", "show", "--ledger", book).stdout)["may_raise"] == ["officer"]
     file.write_text("may_rais = []\n")
     assert "may_raise" in tacit("policy", "adopt", file, "--ledger", book, "--by", "o", "--why", "w", code=1).output
 
@@ -48,6 +49,24 @@ def test_raise_and_reanchor(book: Path, tmp_path: Path) -> None:
     tacit("policy", "adopt", tmp_path / "policy.toml", "--ledger", book, "--by", "officer", "--why", "review")
     assert "1 → 2" in tacit(*words).output
     Path(f"{book}.anchor").unlink()
-    assert "reanchor" in tacit("ledger", "show", "--ledger", book, code=1).output
+    assert "a roll-back would not be noticed" in tacit("ledger", "show", "--ledger", book).stderr
+    assert "reanchor" in tacit(*words, code=1).output
     tacit("ledger", "reanchor", "--ledger", book, "--by", "officer", "--why", "disk crash")
     tacit("ledger", "verify", "--ledger", book)
+
+
+def test_reanchoring_a_ledger_in_order_needs_a_word_more(book: Path) -> None:
+    words = ("ledger", "reanchor", "--ledger", book, "--by", "officer", "--why", "just in case")
+    output = tacit(*words, code=1).output
+    assert "is in order" in output and "--anyway" in output and output.count("\n") == 1
+    assert "charges may be missing" in tacit(*words, "--anyway").output
+
+
+def test_a_moved_ledger_is_taken_up_by_reanchoring(book: Path, tmp_path: Path) -> None:
+    for end in ("", ".keys", ".anchor"):
+        shutil.copy(f"{book}{end}", tmp_path / f"moved{end}")
+    output = tacit("keys", "rotate", "--ledger", tmp_path / "moved", code=1).output
+    assert "copied, restored or moved" in output and "tacit ledger reanchor" in output
+    told = tacit("ledger", "reanchor", "--ledger", tmp_path / "moved", "--by", "o", "--why", "new disk").output
+    assert "may be used at this place" in told
+    tacit("keys", "rotate", "--ledger", tmp_path / "moved")

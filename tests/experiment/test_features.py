@@ -379,7 +379,8 @@ def test_a_task_that_is_read_again_finds_its_features(
 def test_the_same_records_under_a_second_name(otherwise: int | None, private: Path, small: str, tmp_path: Path) -> None:
     """They are known again by what the features were made from, and what was made of them goes."""
     ledger = tmp_path / "scans.ledger"
-    run(private_config(private, None if otherwise is None else small), tmp_path / "one", ledger=ledger)
+    config = private_config(private, None if otherwise is None else small)
+    run(config, tmp_path / "one", ledger=ledger, unit_cap="none")
     (tmp_path / "small.py").write_text(MODULE.format(seed=otherwise or 0))
     features._built.cache_clear()
     private.write_text(yaml.safe_dump(yaml.safe_load(private.read_text()) | {"name": "again"}))

@@ -11,7 +11,7 @@ from blobs import killed_at, make_config
 from typer.testing import CliRunner, Result
 
 from tacit.cli import app
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, LedgerError
 from tacit.experiment.config import Config
 from tacit.experiment.events import Said
 from tacit.experiment.runner import run
@@ -184,19 +184,22 @@ def test_wrong_calls_are_one_sentence_and_change_nothing(tmp_path: Path) -> None
     assert not (tmp_path / "new").exists()
 
 
-def test_an_older_copy_of_the_ledger_is_refused(tmp_path: Path) -> None:
-    """Put back with its keys and its anchor, so that only the run knows what is missing."""
+def test_an_older_copy_of_the_ledger_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put back with its keys and its anchor, so that only the user's own notes know what is missing; and for another
+    user, only the run."""
     declared = declare(tmp_path)
     config, ledger = config_of(declared, "RoutedExperts", repeatable_noise=False), tmp_path / "visits.ledger"
     grow(declared, *MONTHS)
     run(config, tmp_path / "run", ledger=ledger, until=MONTHS[0])
     saved = {file: file.read_bytes() for file in tmp_path.glob("visits.ledger*")}
     run(config, tmp_path / "run", until=MONTHS[1], resume=True)
-    for file in tmp_path.glob("visits.ledger*"):
+    for file in set(tmp_path.glob("visits.ledger*")) - set(saved):
         file.unlink()
     for file, content in saved.items():
         file.write_bytes(content)
-        file.chmod(0o600)
+    with pytest.raises(LedgerError, match="two copies in use are two budgets"):
+        run(config, tmp_path / "run", until=MONTHS[2], resume=True)
+    monkeypatch.setenv("TACIT_STATE", str(tmp_path / "another-user"))
     with pytest.raises(ConfigError, match=r"visits.ledger is older than .*: it lacks charges that this run made"):
         run(config, tmp_path / "run", until=MONTHS[2], resume=True)
 

@@ -131,7 +131,7 @@ def test_verify_finds_what_was_changed_in_any_table(path, forgery: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_verify_looks_behind_a_chain_that_was_sealed_again(path) -> None:
+def test_verify_looks_behind_a_chain_that_was_sealed_again(path, tmp_path, monkeypatch) -> None:
     """Costs in a forged but well-sealed reservation do not follow from its event."""
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT seq, kind, body FROM log ORDER BY seq").fetchall()
@@ -153,6 +153,9 @@ def test_verify_looks_behind_a_chain_that_was_sealed_again(path) -> None:
     with pytest.raises(LedgerError, match="rolled back"):
         Ledger(path)
     path.with_name("l.anchor").write_text(json.dumps({"seq": rows[-1][0], "hash": head}))
+    with pytest.raises(LedgerError, match="lacks entry"):  # whoever wrote it remembers
+        Ledger(path)
+    monkeypatch.setenv("TACIT_STATE", str(tmp_path / "another-machine"))
     with Ledger(path) as ledger, pytest.raises(LedgerError, match="states other costs than its events"):
         ledger.verify()
 
@@ -216,7 +219,7 @@ def test_the_migration_makes_the_tables_of_the_model(path) -> None:
 
 def test_a_newer_ledger_is_refused(path) -> None:
     execute(path, "UPDATE alembic_version SET version_num = '0099'")
-    with pytest.raises(LedgerError, match="has format 0099, this version of tacit knows up to 0002; update tacit"):
+    with pytest.raises(LedgerError, match="has format 0099, this version of tacit knows up to 0003; update tacit"):
         Ledger(path)
 
 

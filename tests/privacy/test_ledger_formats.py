@@ -34,6 +34,19 @@ def downgrade(path: Path) -> None:
         connection.commit()
 
 
+def downgrade_to_0002(path: Path) -> None:
+    """The file as the second format left it: the rule that only its own code may write."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TRIGGER log_format")
+        (_, _, _, when, message), *_ = triggers.RULES_0002
+        connection.execute(
+            f"CREATE TRIGGER log_format BEFORE INSERT ON log FOR EACH ROW WHEN {when} "
+            f"BEGIN SELECT RAISE(ABORT, '{message}'); END"
+        )
+        connection.execute("UPDATE alembic_version SET version_num = '0002'")
+        connection.commit()
+
+
 def dump(path: Path) -> list[str]:
     with closing(sqlite3.connect(path)) as connection:
         return list(connection.iterdump())
@@ -100,16 +113,29 @@ def test_every_entry_says_the_format_that_wrote_it(tmp_path: Path) -> None:
     path = tmp_path / "l"
     two_tasks(path)
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT DISTINCT format FROM log").fetchall() == [("0002",)]
+        assert connection.execute("SELECT DISTINCT format FROM log").fetchall() == [("0003",)]
+
+
+def test_a_ledger_of_the_second_format_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "l"
+    _, blocks = two_tasks(path)
+    downgrade_to_0002(path)
+    with Ledger(path) as ledger:
+        ledger.bill([(blocks[1], gaussian(20.0))], pin="1", **WORK)  # type: ignore[arg-type]
+        assert ledger.verify()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0003",)]
+        with pytest.raises(sqlite3.IntegrityError, match=NEWER):
+            connection.execute("INSERT INTO log VALUES (99, 'policy', '{}', '', '', '0002')")
 
 
 def test_the_rule_against_other_formats_is_written_for_postgresql() -> None:
-    (rule,) = triggers.RULES_0002
+    (rule,) = triggers.RULES_0003
     function, trigger = triggers._postgresql(*rule)
     assert f"RAISE EXCEPTION '{NEWER}'" in function
     assert trigger == (
         "CREATE TRIGGER log_format BEFORE INSERT ON log FOR EACH ROW "
-        "WHEN (NEW.format IS NULL OR NEW.format <> '0002') EXECUTE FUNCTION log_format()"
+        "WHEN (NEW.format IS NULL OR NEW.format <> '0003') EXECUTE FUNCTION log_format()"
     )
 
 
@@ -132,7 +158,7 @@ def test_this_format_writes_nothing_to_a_ledger_that_became_newer(
     with Ledger(path) as ledger:
         said = ledger.epsilon(stream)
         with closing(sqlite3.connect(path)) as other:
-            other.execute("UPDATE alembic_version SET version_num = '0003'")
+            other.execute("UPDATE alembic_version SET version_num = '0004'")
             other.commit()
         before = dump(path)
         with pytest.raises(LedgerError, match=f"^{NEWER}$"):

@@ -201,8 +201,9 @@ def test_a_task_is_in_a_series_once(vault: Vault, admit: Admit) -> None:
             vault.sums(part, plan)
 
 
-def test_a_ledger_that_was_copied_never_gives_noise_twice(tmp_path: Path) -> None:
-    """Two copies go on with the second task of a series, on data that differ by one record: all they share is z_1."""
+def test_a_ledger_that_was_copied_never_gives_noise_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two copies go on with the second task of a series, on data that differ by one record: all they share is z_1. The
+    second is on another machine, and somebody says there that the first is out of use."""
     plan = SumPlan(noise=1.0, horizon=4, series="p")
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -217,6 +218,9 @@ def test_a_ledger_that_was_copied_never_gives_noise_twice(tmp_path: Path) -> Non
         shutil.copy2(file, tmp_path / "two" / file.name)
     outs = []
     for name, rows in (("one", 4), ("two", 5)):
+        monkeypatch.setenv("TACIT_STATE", str(tmp_path / f"{name}-machine"))
+        if name == "two":
+            Ledger.reanchor(tmp_path / name / "l.ledger", by="o", why="moved")
         with Ledger(tmp_path / name / "l.ledger") as ledger:
             outs.append(task(Vault(ledger), 1, np.zeros((rows, 8000))))
     assert_scale(outs[0] - outs[1], math.sqrt(2) * plan.std * toeplitz.easing(4, 1)[1])

@@ -4,6 +4,7 @@ A module of this package is one group of commands. It imports at the top only wh
 and the ledger inside the commands that need them: `tacit --help` and tab completion answer at once.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,8 @@ from rich.text import Text
 from tacit.errors import LedgerError, TacitError
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger import Ledger
+    from tacit.experiment.config import Config
+    from tacit.privacy.ledger import Ledger, LedgerView, StreamTerms
 
 STOPPED = 130
 """Exit code after Ctrl-C."""
@@ -26,7 +28,11 @@ out = Console(highlight=False, soft_wrap=True, markup=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 LedgerPath = Annotated[Path, typer.Option("--ledger", envvar="TACIT_LEDGER", help="The ledger file.")]
-By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
+By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger. With --key, the officer's name.")]
+Keys = Annotated[
+    list[Path] | None,
+    typer.Option("--key", help="The private key of an officer of the ledger; repeat it where the policy asks for two."),
+]
 Why = Annotated[str, typer.Option(help="Why; it stays in the ledger.")]
 Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
 
@@ -60,6 +66,51 @@ def existing(path: Path) -> "Ledger":
     if not path.exists():
         raise LedgerError(f"there is no ledger at {path}; give its path with --ledger or TACIT_LEDGER")
     return Ledger(path)
+
+
+@contextmanager
+def looked_at(path: Path, *, checking: bool = False) -> "Iterator[LedgerView]":
+    """The ledger at this path for reading: nothing is written, no keys are needed, and what could not be checked is
+    said."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from tacit.privacy.ledger import LedgerView
+    from tacit.privacy.ledger.view import NO_KEYS
+
+    if not path.exists():
+        raise LedgerError(f"there is no ledger at {path}; give its path with --ledger or TACIT_LEDGER")
+    try:
+        with LedgerView(path) as book:
+            for note in (one for one in book.notes if checking or one != NO_KEYS):
+                err.print(f"{path}: {note}", style="dim")
+            yield book
+    except TacitError:
+        raise
+    except (LookupError, ValueError, TypeError, ArithmeticError, SQLAlchemyError) as error:  # whatever damage provokes
+        raise LedgerError(
+            f"the ledger {path} cannot be read, it is damaged ({type(error).__name__}); restore it from a backup"
+        ) from None
+
+
+def cap_asked(given: str | None, ledger: Path | None, config: "Config") -> str | None:
+    """What one unit may lose over all streams of a ledger that is made: as given, or asked for at a terminal."""
+    from tacit.experiment.new_ledger import to_ask
+
+    if given is not None or not sys.stdin.isatty() or (budget := to_ask(ledger, config)) is None:
+        return given
+    question = (
+        f"A new ledger is made. The most that one {budget.unit} may lose over all streams that will ever be in it "
+        f"(ε, or none; this stream may lose {budget.epsilon:g})"
+    )
+    return str(typer.prompt(question, default=f"{budget.epsilon:g}", err=True))
+
+
+def stream_named(book: "Ledger", name: str) -> "tuple[int, StreamTerms]":
+    """The stream of this name, and what was declared about it."""
+    found = {terms.name: (number, terms) for number, terms in book.streams()}
+    if name not in found:
+        raise TacitError(f"the ledger has no stream {name!r}; it has {', '.join(found) or 'none'}")
+    return found[name]
 
 
 def read(file: Path) -> bytes:

@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from tacit.commands._shared import By, Json, LedgerPath, Why, existing, out, sentences
-from tacit.errors import LedgerError, TacitError
+from tacit.commands import _decisions
+from tacit.commands._shared import Json, LedgerPath, looked_at, out, sentences, stream_named
+from tacit.errors import LedgerError
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger import Ledger, StreamTerms
+    from tacit.privacy.ledger import UnitTotal
 
-ledger = typer.Typer(no_args_is_help=True, help="What was charged: show, meter, verify, raise, reanchor.")
+ledger = typer.Typer(
+    no_args_is_help=True, help="What was charged: show, meter, log, verify; and decisions: raise, officers, reanchor."
+)
 
 
 @ledger.command("show")
 def show(ledger: LedgerPath, as_json: Json = False) -> None:
     """Each stream with its budget and what one unit may have lost."""
-    with sentences(), existing(ledger) as book:
+    with sentences(), looked_at(ledger) as book:
         rows = [
             {
                 "stream": terms.name,
@@ -33,9 +36,15 @@ def show(ledger: LedgerPath, as_json: Json = False) -> None:
             }
             for number, terms in book.streams()
         ]
-        head = book.head
+        head, totals, officers = book.head, book.totals(), book.officers()
     if as_json:
-        out.print_json(json.dumps({"head": {"seq": head.seq, "hash": head.hash}, "streams": rows}, allow_nan=True))
+        facts = {
+            "head": {"seq": head.seq, "hash": head.hash},
+            "streams": rows,
+            "totals": [asdict(total) | {"left": total.left} for total in totals],
+            "officers": [officer.name for officer in officers],
+        }
+        out.print_json(json.dumps(facts, allow_nan=True))
         return
     table = Table("stream", "protects", "ε charged", "of", "δ", box=None)
     for row in rows:
@@ -47,7 +56,28 @@ def show(ledger: LedgerPath, as_json: Json = False) -> None:
             f"{row['delta']:g}",
         )
     out.print(table)
+    for total in totals:
+        _show_total(total)
+    out.print(_decisions.signing(officers))
     out.print(f"head {head.seq} {head.hash}")
+
+
+def _show_total(total: "UnitTotal") -> None:
+    """What one unit may have lost, whichever streams it is in."""
+    many = len(total.streams) > 1
+    over = f"over all {len(total.streams)} streams, which may hold the same {total.unit}s" if many else "in its stream"
+    out.print(
+        f"one {total.unit} {over}: at most ε = {_rounded(total.epsilon)}, δ = {total.delta:g} ({total.adjacency}; "
+        f"{total.accountant}); when all budgets are spent ε = {total.budget_epsilon:g}, δ = {total.budget_delta:g}"
+    )
+    if many:
+        out.print("  so long as streams and plans were fixed in advance; a unit_cap holds however they are chosen")
+    for names in total.disjoint:
+        out.print(f"  nobody is in two of {', '.join(names)}, as the policy declares: only the costliest is added")
+    if total.cap is not None:
+        out.print(f"  unit_cap ε = {total.cap.epsilon:g}, δ = {total.cap.delta:g}: left {_rounded(total.left or 0.0)}")
+    else:
+        out.print("  no unit_cap: a new stream adds all of its budget (tacit policy adopt sets one)")
 
 
 @ledger.command("meter")
@@ -60,14 +90,14 @@ def meter(
     """Each block of a STREAM: what it was charged, for whom and for what, and what is left; and each reader."""
     from tacit.privacy.readers import in_short, view
 
-    with sentences(), existing(ledger) as book:
-        found = view(book.statement(_stream(book, stream)[0]))
+    with sentences(), looked_at(ledger) as book:
+        found = view(book.statement(stream_named(book, stream)[0]), book.totals())
     if last is not None:
         named = list(dict.fromkeys(block.task for block in found.blocks))[-last:]
         found = replace(found, blocks=tuple(block for block in found.blocks if block.task in named))
     if as_json:
         return out.print_json(json.dumps(asdict(found), allow_nan=True))
-    table = Table("block", "state", "ε charged", "left", "by", "for", box=None)
+    table = Table("block", "state", "ε charged", "left in it alone", "by", "for", box=None)
     for block in found.blocks:
         if block.state == "split":  # its parts have lines of their own, and all that is charged
             continue
@@ -85,7 +115,17 @@ def meter(
             "of the memory are not in it). certified: of one unit, over all readers of its block.",
             style="dim",
         )
+    whole = found.unit
     out.print(f"budget of one unit: ε = {found.budget:g}, δ = {found.delta:g}")
+    out.print(
+        f"a {whole.unit} in {whole.tasks} task(s), the most that was declared: lost at most "
+        f"ε = {_rounded(whole.epsilon)}, left {_rounded(whole.left)}"
+    )
+    if whole.other_streams:
+        out.print(
+            f"the same {whole.unit}s may be in {', '.join(whole.other_streams)}: over all streams together at most "
+            f"ε = {_rounded(whole.all_streams)}, δ = {whole.all_streams_delta:g}"
+        )
 
 
 @ledger.command("verify")
@@ -99,7 +139,7 @@ def verify(
     from tacit.privacy.certificate import Certificate
     from tacit.privacy.ledger import Head
 
-    with sentences(), existing(ledger) as book:
+    with sentences(), looked_at(ledger, checking=True) as book:
         found = book.verify()
         if certificate is not None:
             said = Certificate.load(certificate).ledger
@@ -110,40 +150,34 @@ def verify(
         out.print(
             f"in order: {found.entries} entries, {found.streams} streams, {found.blocks} blocks, {found.grants} grants"
         )
+        out.print(_decisions.signing(book.officers()))
 
 
-@ledger.command("raise")
-def raise_budget(
-    stream: str,
+@ledger.command("log")
+def log(
     ledger: LedgerPath,
-    epsilon: Annotated[float, typer.Option(help="The new ε of one unit.")],
-    by: By,
-    why: Why,
+    stream: Annotated[str | None, typer.Option(help="Entries about this stream or the whole ledger.")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="The last N entries.")] = None,
+    as_json: Json = False,
 ) -> None:
-    """Raise the budget of a STREAM, if the policy lets this person."""
-    with sentences(), existing(ledger) as book:
-        number, terms = _stream(book, stream)
-        book.raise_budget(number, replace(terms.budget, epsilon=epsilon), by=by, why=why)
-        out.print(f"{stream}: ε {terms.budget.epsilon:g} → {epsilon:g}")
+    """Every entry of the ledger's chain: who, when, what, why."""
+    from tacit.privacy.log_lines import lines
 
-
-@ledger.command("reanchor")
-def reanchor(ledger: LedgerPath, by: By, why: Why) -> None:
-    """Accept a ledger that was rolled back or lost its anchor; every later certificate says so."""
-    from tacit.privacy.ledger import Ledger
-
-    with sentences():
-        head = Ledger.reanchor(ledger, by=by, why=why)
-        out.print(f"accepted; the head is now {head.seq}")
+    with sentences(), looked_at(ledger) as book:
+        if stream is not None:
+            stream_named(book, stream)
+        found = list(lines(book.entries(), stream=stream))[-(last or 0) :]
+    if as_json:
+        return out.print_json(json.dumps([asdict(line) for line in found]))
+    for line in found:
+        names = f"{', '.join(line.streams)}: " if line.streams and line.kind != "stream" else ""
+        out.print(f"{line.seq:>5}  {line.when or 'no date':<25}  {names}{line.what}")
+        if line.by is not None:
+            out.print(f"{'':>5}  {'':<25}  by {line.who}: {line.why}", style="dim")
 
 
 def _rounded(epsilon: float) -> str:
     return "0" if epsilon < 1e-6 else f"{epsilon:.4g}"
 
 
-def _stream(book: "Ledger", name: str) -> "tuple[int, StreamTerms]":
-    """The stream of this name, and what was declared about it."""
-    found = {terms.name: (number, terms) for number, terms in book.streams()}
-    if name not in found:
-        raise TacitError(f"the ledger has no stream {name!r}; it has {', '.join(found) or 'none'}")
-    return found[name]
+_decisions.register(ledger)

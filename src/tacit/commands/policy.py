@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.commands._shared import By, LedgerPath, Why, existing, out, sentences
+from tacit.commands._shared import By, Keys, LedgerPath, Why, err, existing, looked_at, out, sentences
 from tacit.errors import LedgerError
 
 policy = typer.Typer(no_args_is_help=True, help="The policy that a ledger enforces: show, adopt.")
@@ -15,16 +15,21 @@ policy = typer.Typer(no_args_is_help=True, help="The policy that a ledger enforc
 @policy.command("show")
 def show(ledger: LedgerPath) -> None:
     """The policy in force."""
-    with sentences(), existing(ledger) as book:
+    from tacit.privacy.log_lines import lines
+
+    with sentences(), looked_at(ledger) as book:
         out.print_json(json.dumps(book.policy.to_dict()))
+        adopted = [line for line in lines(book.entries()) if line.kind == "policy"][-1]
+        err.print(f"adopted by {adopted.who}: {adopted.why}", style="dim")
 
 
 @policy.command("adopt")
 def adopt(
     file: Path,
     ledger: LedgerPath,
-    by: By,
     why: Why,
+    by: By = "",
+    key: Keys = None,
     new: Annotated[bool, typer.Option("--new", help="Make the ledger: it is under the policy from the start.")] = False,
 ) -> None:
     """Put the policy in FILE (TOML) in force; the hash chain records who and why."""
@@ -38,5 +43,9 @@ def adopt(
         if not new and not ledger.exists():
             raise LedgerError(f"there is no ledger at {ledger}; check the path, or add --new to make one")
         with Ledger(ledger) if new else existing(ledger) as book:
-            book.adopt(wanted, by=by, why=why)
+            book.adopt(wanted, by=by, why=why, keys=key or ())
         out.print(f"adopted {file}")
+        if new and wanted.unit_cap is None:
+            out.print(
+                "no unit_cap: every stream that is added may cost its people more; [unit_cap] in the file sets one"
+            )

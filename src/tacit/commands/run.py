@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.commands._asked import asked, named, plan
-from tacit.commands._shared import Json, err, out, sentences, stopping
+from tacit.commands._shared import Json, cap_asked, err, out, sentences, stopping
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,6 +47,14 @@ TheLedger = Annotated[
     Path | None,
     typer.Option("--ledger", envvar="TACIT_LEDGER", help="The ledger of private data. Public data needs none."),
 ]
+UnitCap = Annotated[
+    str | None,
+    typer.Option(
+        metavar="EPS|none",
+        help="Of a new ledger: what one unit may lose over all its streams, ε or ε,δ. Asked for on a terminal; "
+        "otherwise the budget of this run.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Processes = Annotated[int | None, typer.Option(min=1, help="How many at a time; otherwise as many as there are cores.")]
 
@@ -59,7 +67,14 @@ def run(
     seeds: Annotated[int | None, typer.Option(min=1, help="How many, from 0: short for --set seeds=…")] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="The run folder; otherwise runs/NAME-TIME.")] = None,
     ledger: TheLedger = None,
+    unit_cap: UnitCap = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    moved: Annotated[
+        bool, typer.Option("--moved", help="With --resume: the folder was moved, its ledger and data were not.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="With --resume: where the declaration of your data lies now.")
+    ] = None,
     until: Annotated[
         str | None, typer.Option(metavar="TASK", help="Learn up to this task for now; --resume goes on later.")
     ] = None,
@@ -104,14 +119,29 @@ def run(
             raise ConfigError(
                 f"--until {until} is for a single run, and {what} is of the kind {config.kind!r}; leave it out"
             )
+        if (moved or data is not None) and isinstance(config, Sweep | Accumulation):
+            raise ConfigError(
+                f"--moved and --data are for a single run, and {what} is of the kind {config.kind!r}; leave them out"
+            )
         if isinstance(config, Sweep):
             with display(err, quiet=quiet) as tell:
                 cells = run_cells(config, place, ledger=ledger, processes=processes, tell=tell)
             _show_cells(cells, place, config.reference, as_json=as_json)
             return
         if isinstance(config, Endless):
+            cap = unit_cap if resume else cap_asked(unit_cap, ledger, config)
             with display(err, quiet=quiet) as tell:
-                standing = run_endless(config, place, ledger=ledger, resume=resume, tasks=tasks, tell=tell)
+                standing = run_endless(
+                    config,
+                    place,
+                    ledger=ledger,
+                    resume=resume,
+                    tasks=tasks,
+                    unit_cap=cap,
+                    moved=moved,
+                    data=data,
+                    tell=tell,
+                )
             _show_standing(standing, as_json=as_json)
             return
         if isinstance(config, Accumulation):
@@ -120,8 +150,20 @@ def run(
                 curves = run_curves(place, **config.options, tell=tell)
             _show_curves(config.kind, curves, as_json=as_json)
             return
+        cap = unit_cap if resume else cap_asked(unit_cap, ledger, config)
         with display(err, quiet=quiet) as tell:
-            found = run_all(config, place, ledger=ledger, resume=resume, until=until, processes=processes, tell=tell)
+            found = run_all(
+                config,
+                place,
+                ledger=ledger,
+                resume=resume,
+                until=until,
+                processes=processes,
+                unit_cap=cap,
+                moved=moved,
+                data=data,
+                tell=tell,
+            )
         if as_json:
             facts = {"folder": str(found.folder), "left": found.left, **found.metrics}
             out.print_json(json.dumps(facts, allow_nan=False))

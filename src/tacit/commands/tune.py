@@ -12,8 +12,8 @@ import typer
 from rich.text import Text
 
 from tacit.commands._asked import asked, base
-from tacit.commands._shared import STOPPED, Json, err, out, sentences, stopping
-from tacit.commands.run import Quiet, Sets, TheLedger, What, plain_name
+from tacit.commands._shared import STOPPED, Json, cap_asked, err, out, sentences, stopping
+from tacit.commands.run import Quiet, Sets, TheLedger, UnitCap, What, plain_name
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def tune(
         Path | None, typer.Option("--out", help="The folder; otherwise runs/NAME-tuned-TIME; privately, -DAY.")
     ] = None,
     ledger: TheLedger = None,
+    unit_cap: UnitCap = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -79,6 +80,7 @@ def tune(
             )
         place = folder or Path("runs") / f"{plain_name(config.name)}-tuned-{_when(how)}"
     with sentences(), stopping(f"the same command with --out {shlex.quote(str(place))} goes on"), _at_once(how):
+        cap = cap_asked(unit_cap, ledger, config) if how == "private" else unit_cap
         with display(err, quiet=quiet) as tell:
             found = tune_all(
                 config,
@@ -92,6 +94,7 @@ def tune(
                 proxy=proxy,
                 held_are_public=held_are_public,
                 ledger=ledger,
+                unit_cap=cap,
                 shape=0.0 if shape == "logarithmic" else 1.0,
                 seed=tuner_seed,
                 tell=tell,

@@ -16,6 +16,7 @@ from typing import Any
 
 from tacit.data.stream import Stream, StreamInfo
 from tacit.errors import BudgetExceeded, ConfigError, PolicyError
+from tacit.experiment import new_ledger, run_place
 from tacit.experiment.clock import Clock
 from tacit.experiment.consumption import consumed
 from tacit.experiment.endless_config import Endless
@@ -24,6 +25,7 @@ from tacit.experiment.evaluation import Examiner, NoTests, PublicTests
 from tacit.experiment.events import Said, Stop, Tell, ctrl_c
 from tacit.experiment.held import Held
 from tacit.experiment.loading import load
+from tacit.experiment.new_ledger import UnitCap
 from tacit.experiment.runner import (
     Streams,
     available_cores,
@@ -72,14 +74,21 @@ def run_endless(
     resume: bool = False,
     tasks: int | None = None,
     stream: Streams | None = None,
+    unit_cap: UnitCap = None,
+    moved: bool = False,
+    data: str | Path | None = None,
     tell: Tell | None = None,
     stop: Stop | None = None,
 ) -> Standing:
     """Learn task after task into the folder: up to so many tasks in all, or until it is stopped or may spend no more.
 
-    `stream`: an endless stream of your own for a seed, in place of the one that the configuration names."""
+    `stream`: an endless stream of your own for a seed, in place of the one that the configuration names. `unit_cap`,
+    `moved`, `data`: as for `run`."""
     config = config if isinstance(config, Endless) else _loaded(config)
     place, stop, said = EndlessFolder(path=Path(folder)), stop or Stop(), tell or nobody
+    if resume or moved or data is not None:
+        run_place.take_up(place, moved=moved, ledger=ledger, data=data)
+        config = Endless.of(run_place.with_data(config, data).plain())
     seed = config.seeds[0]
     if stream is None and not place.has_run:
         check_sources(config.data)
@@ -97,12 +106,17 @@ def run_endless(
     learner.start(info)  # what is impossible is said before a folder is made
     Held(opened).check(learner)
     tests = _tests(config, opened, budget)
+    cap = None
+    if book is not None and (not place.has_run or not book.exists()):
+        cap = new_ledger.settled(book, info, budget, unit_cap)
     begun = place.begin(config, resume=resume)
     assert isinstance(begun, Endless)
     with place.seed(seed).held(), threads(begun.threads or 1), ctrl_c(stop):
         if book is not None:
-            point_to(book, place)
-            said(Said(kind="notice", name=charged_to(begun, info, book)))
+            point_to(book, place, cap)
+            for sentence in (charged_to(begun, info, book), new_ledger.told(book, cap)):
+                if sentence is not None:
+                    said(Said(kind="notice", name=sentence))
         with open_ledger(begun, place.seed(seed), info, book) as kept:
             vault = Vault(kept, place.seed(seed).private / "store")
             return EndlessRun(begun, place, opened, learner, tests, vault, said, stop).go(tasks)

@@ -174,7 +174,7 @@ class RunFolder:
     def lay_out(self, config: Config) -> None:
         """Write what a run begins with."""
         self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.path / "environment.json", environment(config))
+        write_json(self.path / "environment.json", environment(config) | {"folder": str(self.path.resolve())})
         write(self.path / "config.yaml", config.to_yaml())
 
     @contextmanager

@@ -20,10 +20,12 @@ from torch import Tensor
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import ConfigError, LearnerError
+from tacit.experiment import new_ledger
 from tacit.experiment.config import Config
 from tacit.experiment.evaluation import PublicTests
 from tacit.experiment.events import Said, Stop, Tell
 from tacit.experiment.folder import RunFolder, refuse_full
+from tacit.experiment.new_ledger import UnitCap
 from tacit.experiment.runner import Streams, available_cores, check_ledger, features_at, point_to, refuse_spent
 from tacit.experiment.search import Found, planner, save, with_settings
 from tacit.experiment.seed import SeedRun, new_learner, open_ledger
@@ -65,6 +67,7 @@ def tune_privately(
     shape: float,
     ledger: str | Path | None,
     stream: Streams | None,
+    unit_cap: UnitCap,
     tell: Tell,
     stop: Stop,
 ) -> Found:
@@ -92,14 +95,19 @@ def tune_privately(
         )
     book = check_ledger(config, opened.info, ledger)
     refuse_full(folder)
+    cap = None
     if book is not None:
         refuse_spent(opened.info, book)
+        cap = new_ledger.settled(book, opened.info, config.budget.make(opened.info.unit), unit_cap)
     with Ledger.throwaway() as nowhere:
         facts = SeedRun(config, place.seed(seed), opened, Vault(nowhere), tell, stop)
         settled = rehearsed(facts, space, trials=trials, shape=shape)
-    with unseen.made(), place.seed(seed).held(), open_ledger(config, place.seed(seed), opened.info, book) as charged:
-        vault = Vault(charged, place.seed(seed).private / "store")
-        return _Tuning(SeedRun(config, place.seed(seed), opened, vault, tell, stop), space, place, settled).go(book)
+    with unseen.made(), place.seed(seed).held():
+        if book is not None:
+            new_ledger.make(book, cap)
+        with open_ledger(config, place.seed(seed), opened.info, book) as charged:
+            vault = Vault(charged, place.seed(seed).private / "store")
+            return _Tuning(SeedRun(config, place.seed(seed), opened, vault, tell, stop), space, place, settled).go(book)
 
 
 def rehearsed(run: SeedRun, space: Space, *, trials: float, shape: float) -> Trials:

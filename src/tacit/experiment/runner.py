@@ -15,12 +15,13 @@ import torch
 
 from tacit.data.stream import Stream, StreamInfo
 from tacit.errors import ConfigError
-from tacit.experiment import summary
+from tacit.experiment import new_ledger, run_place, summary
 from tacit.experiment.config import Config
 from tacit.experiment.events import Said, Stop, Tell, ctrl_c
 from tacit.experiment.features import Place, notice
 from tacit.experiment.folder import RunFolder, SeedFolder, write_json
 from tacit.experiment.loading import for_seed, load
+from tacit.experiment.new_ledger import UnitCap
 from tacit.experiment.seed import needed_ledger, run_seed, tasks_read
 from tacit.experiment.streams import check_sources, open_stream
 from tacit.experiment.summary import Summary
@@ -44,6 +45,9 @@ def run(
     processes: int | None = None,
     apart: bool = False,
     stream: Streams | None = None,
+    unit_cap: UnitCap = None,
+    moved: bool = False,
+    data: str | Path | None = None,
     tell: Tell | None = None,
     stop: Stop | None = None,
 ) -> Summary:
@@ -53,7 +57,9 @@ def run(
     learn for now; a later call with `resume` goes on, from the data as they are then. `processes`: how many seeds at a
     time (default: as many as there are cores). `apart`: in processes of their own even if it is one at a time.
     `stream`: a stream of your own for each seed, in place of the one that the configuration names; seeds then run one
-    after another in this process.
+    after another in this process. `unit_cap`: of a ledger that is made, the ε that one unit may lose over all streams
+    together, or "none"; otherwise the budget of this run. With `resume`, `moved`: the folder was moved on purpose, and
+    its ledger and its data are where they were; `data`: where the declaration of its data lies now.
     """
     config = config if isinstance(config, Config) else loaded(config)
     if config.kind != "run":
@@ -61,6 +67,9 @@ def run(
     for seed in config.seeds:
         for_seed(config, seed)  # a wrong setting of one seed is said before the first begins
     place, stop, said = RunFolder(path=Path(folder)), stop or Stop(), tell or nobody
+    if resume or moved or data is not None:
+        run_place.take_up(place, moved=moved, ledger=ledger, data=data)
+        config = run_place.with_data(config, data)
     cores = available_cores()
     at_once = 1 if stream is not None else max(1, min(processes or cores, len(config.seeds)))
     if stream is None and not place.has_run:
@@ -70,6 +79,9 @@ def run(
     book = check_ledger(config, info, place.ledger().get("path") if ledger is None and resume else ledger)
     if info is not None and book is not None and not place.has_run:
         refuse_spent(info, book)
+    cap = None
+    if info is not None and book is not None and (not place.has_run or not book.exists()):
+        cap = new_ledger.settled(book, info, config.budget.make(info.unit), unit_cap)
     if config.threads is None and not place.has_run:
         config = config.model_copy(update={"threads": max(1, cores // at_once)})
     with place.unless_refused(config.seeds):
@@ -79,8 +91,10 @@ def run(
                 said(Said(kind="notice", name=f"{until} is learnt already; nothing was read, learnt or charged"))
             return summary.read(config, place)
         if info is not None and book is not None:
-            point_to(book, place)
-            said(Said(kind="notice", name=charged_to(config, info, book)))
+            point_to(book, place, cap)
+            for sentence in (charged_to(config, info, book), new_ledger.told(book, cap)):
+                if sentence is not None:
+                    said(Said(kind="notice", name=sentence))
         for sentence in () if stream is not None else notice(config.data.source, config.data.features):
             said(Said(kind="notice", name=sentence))
         with ctrl_c(stop):
@@ -223,13 +237,14 @@ def refuse_spent(info: StreamInfo, ledger: Path) -> None:
         )
 
 
-def point_to(ledger: Path, place: RunFolder) -> None:
+def point_to(ledger: Path, place: RunFolder, cap: new_ledger.Cap | None = None) -> None:
     """Write down what --resume charges to. A run goes on with the ledger that it was begun with, wherever that lies by
     now: another one knows nothing of what was charged."""
     begun = place.ledger()
     if "id" not in begun:
         # Before the ledger is made: a kill may come in between.
         write_json(place.path / "ledger.json", {"kind": "kept", "path": str(ledger)})
+        new_ledger.make(ledger, cap)
     elif not ledger.exists():
         raise ConfigError(f"the ledger of {place.path} is not at {ledger}; say by --ledger where it is now")
     else:

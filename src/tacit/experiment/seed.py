@@ -31,7 +31,7 @@ from tacit.learners.release import Release
 from tacit.privacy import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.keys import KeyRing
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, StreamTerms
 from tacit.privacy.ledger.tasks import task_states
 from tacit.privacy.vault import Vault
 
@@ -152,6 +152,9 @@ class SeedRun:
             lists = self.learner.charges() + self.labels.charges() + self.examiner.charges()
             times = self.stream.info.tasks_per_unit
             if times == 1 or not lists or calibrate.fits_mixed(lists, self.budget, times):
+                info = self.stream.info
+                terms = StreamTerms(name=info.name, budget=self.budget, tasks_per_unit=times, public=info.public)
+                self.vault.ledger.check_room(terms, lists)
                 return
         raise ConfigError(
             f"the plans for {self.stream.info.name!r} do not fit {self.budget} together for a {self.stream.info.unit} "

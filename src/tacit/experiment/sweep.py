@@ -235,7 +235,15 @@ def _run(cell: Cell, ledger: str | Path | None, *, threads: int, apart: bool, st
         config = config.model_copy(update={"threads": threads})
     try:
         found = run(
-            config, cell.folder.path, ledger=ledger, resume=True, processes=1, apart=apart, tell=tell, stop=stop
+            config,
+            cell.folder.path,
+            ledger=ledger,
+            resume=True,
+            processes=1,
+            apart=apart,
+            moved=cell.folder.has_run,  # a sweep is of public data, and says itself what is read
+            tell=tell,
+            stop=stop,
         )
         cell.status, cell.metrics = DONE, found.metrics
     except Stopped:

@@ -26,6 +26,7 @@ from tacit.experiment.events import Stop, Stopped, Tell, ctrl_c
 from tacit.experiment.features import Place
 from tacit.experiment.folder import lines, refuse_full, write_json
 from tacit.experiment.loading import plain
+from tacit.experiment.new_ledger import UnitCap
 from tacit.experiment.runner import Streams, loaded, nobody, run
 from tacit.experiment.search import LOG, SAMPLERS, Found, Sampler, best, optuna_module, save, search, with_settings
 from tacit.experiment.space import Settings, Space
@@ -48,6 +49,7 @@ def tune(
     proxy: str | Path | Mapping[str, Any] | None = None,
     held_are_public: bool = False,
     ledger: str | Path | None = None,
+    unit_cap: UnitCap = None,
     shape: float = 1.0,
     seed: int = 0,
     stream: Streams | None = None,
@@ -58,8 +60,9 @@ def tune(
 
     `objective`: the average accuracy of a whole run, or of its first task alone. `proxy`: a configuration whose data
     are used in place of the run's own. `held_are_public`: the owner's word that the held tasks of a private stream are
-    public. `ledger`, `shape`: for the private way, where `trials` is the expected number of trials. `protocol`: in
-    place of all these, what the paper did. `seed`: of the tuner. `stream`: a stream of your own for each seed.
+    public. `ledger`, `unit_cap` (as for `run`), `shape`: for the private way, where `trials` is the expected number of
+    trials. `protocol`: in place of all these, what the paper did. `seed`: of the tuner. `stream`: a stream of your own
+    for each seed.
     """
     config = config if isinstance(config, Config) else loaded(config)
     place, told, stop = Path(folder), tell or nobody, stop or Stop()
@@ -79,7 +82,16 @@ def tune(
     known = Space.of(space)
     if how == "private":
         return private_tuning.tune_privately(
-            config, known, place, trials=trials, shape=shape, ledger=ledger, stream=stream, tell=told, stop=stop
+            config,
+            known,
+            place,
+            trials=trials,
+            shape=shape,
+            ledger=ledger,
+            stream=stream,
+            unit_cap=unit_cap,
+            tell=told,
+            stop=stop,
         )
     at = Place(device=config.device, tell=told, stop=stop)
     streams, where = _public(config, how, proxy, held_are_public, stream, at)
@@ -109,7 +121,9 @@ def tune(
 
 def accuracy(config: Config, folder: Path, streams: Streams, stop: Stop) -> float:
     """The mean over seeds of the average accuracy of a run; one that was stopped goes on."""
-    found = run(config, folder, stream=streams, processes=1, stop=stop, resume=True).metrics["average_accuracy"]
+    begun = (folder / "config.yaml").exists()
+    summary = run(config, folder, stream=streams, processes=1, stop=stop, resume=True, moved=begun)
+    found = summary.metrics["average_accuracy"]
     if found is None:
         raise ConfigError("the run has no accuracy to tune by; set evaluation.test to public or charged")
     return float(found["mean"])

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tacit.errors import ConfigError
 from tacit.experiment.folder import RunFolder
+from tacit.experiment.run_place import settle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,7 @@ class Unseen:
             place.mkdir(mode=0o700)
             for one in private.iterdir():
                 shutil.move(one, place / one.name)
+        settle(RunFolder(path=self.folder))
         now = time.time()
         for path in (self.folder, *self.folder.rglob("*")):
             os.utime(path, (now, now))

@@ -55,6 +55,9 @@ def assumptions(summary: Summary, test_keys: bool, coins: str | None) -> list[As
         found.append(one("public coins", "declared", f"the bound is conditional on public coins: {coins}"))
     if summary.raises:
         found.append(one("raised budget", "declared", "the decision to raise the budget did not depend on releases"))
+    if summary.moved:
+        says = f"the ledger was moved, and no other copy of it is in use: {'; '.join(summary.moved)}"
+        found.append(one("one copy", "declared", says))
     if any(use.through for use in summary.uses):
         found.append(one("feature maps", "declared", "feature maps inside the vault are public or already released"))
     return found

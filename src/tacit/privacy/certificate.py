@@ -211,6 +211,32 @@ class LedgerSection(_Section):
     roll_backs_accepted: tuple[str, ...]
 
 
+class OtherStream(_Section):
+    """Another private stream of the same ledger."""
+
+    stream: str
+    unit: Unit
+    adjacency: Adjacency
+    epsilon: float | None
+    delta: float
+    added: bool
+    """Whether its loss is in the total: it protects the same kind of unit."""
+
+
+class SameUnits(_Section):
+    """What one unit may have lost over all streams of the ledger that may hold it: a worst case from declarations,
+    where streams and plans were fixed in advance."""
+
+    streams: tuple[OtherStream, ...]
+    disjoint: tuple[tuple[str, ...], ...]
+    """Streams of which a unit is in one only, as the policy declares: only the costliest of them is added."""
+    adjacency: Adjacency
+    epsilon: float | None
+    """Of this stream and the others together; None: no finite epsilon is certified."""
+    delta: float
+    accountant: str
+
+
 class Signature(_Section):
     algorithm: Literal["Ed25519"] = "Ed25519"
     public_key: str
@@ -245,6 +271,8 @@ class Certificate(_Section):
     """How many of each kind are not listed."""
     beside: tuple[str, ...] = ()
     """What else went into the release, in the learner's words: other streams, public records."""
+    same_units: SameUnits | None = None
+    """None: the ledger has no other private stream."""
 
     @property
     def epsilon(self) -> float | None:
@@ -258,7 +286,7 @@ class Certificate(_Section):
 
     @model_serializer(mode="wrap")
     def _as_before(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without_empty(_without_empty(plain(self), "other_mechanisms"), "beside")
+        return _without_empty(_without_empty(_without_empty(plain(self), "other_mechanisms"), "beside"), "same_units")
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2)

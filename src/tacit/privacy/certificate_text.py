@@ -28,6 +28,7 @@ def text(certificate: Certificate) -> str:
         *_row("CERTIFIED", _bound(certified.epsilon, certified.delta)),
         *_row("", certified.reason),
         *_row("by", certified.accountant),
+        *_same_units(certificate),
         *(line for one in certificate.beside for line in _row("beside", one)),
         "",
         "  task by task",
@@ -65,6 +66,34 @@ def text(certificate: Certificate) -> str:
         "signed", "no" if certificate.signature is None else f"Ed25519, key {certificate.signature.public_key}"
     )
     return "\n".join(lines)
+
+
+def _same_units(certificate: Certificate) -> list[str]:
+    """The other streams that may hold the same units, and what all cost together."""
+    found, cap = certificate.same_units, certificate.ledger.policy.get("unit_cap")
+    if cap is not None:
+        capped = _row("unit cap", f"ε = {cap['epsilon']:g}, δ = {cap['delta']:g} over all streams, however chosen")
+    else:
+        capped = _row("unit cap", "none: nothing limits what all streams of the ledger cost together") if found else []
+    if found is None:
+        return capped
+    kind = certificate.unit.kind
+    added = [one for one in found.streams if one.added]
+    lines: list[str] = []
+    if added:
+        names = ", ".join(f"{one.stream!r} ({_bound(one.epsilon, one.delta)})" for one in added)
+        apart = "".join(f"; nobody is in two of {', '.join(names)}, as the policy declares" for names in found.disjoint)
+        lines += _row(
+            "together",
+            f"{_bound(found.epsilon, found.delta)} ({found.adjacency}) for one {kind} over this stream and {names}, "
+            f"which may hold the same {kind}s, where streams and plans were fixed in advance; by "
+            f"{found.accountant}{apart}",
+        )
+    for one in found.streams:
+        if not one.added:
+            says = f"stream {one.stream!r} protects one {one.unit} ({_bound(one.epsilon, one.delta)}): not added"
+            lines += _row("beside", says)
+    return [*lines, *capped]
 
 
 def _others(certified: Certified) -> list[str]:

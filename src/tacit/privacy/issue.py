@@ -28,7 +28,9 @@ from tacit.privacy.certificate import (
     Library,
     Mechanism,
     Observer,
+    OtherStream,
     PaperClaim,
+    SameUnits,
     Schedule,
     UnitSection,
 )
@@ -36,7 +38,7 @@ from tacit.privacy.claims import Claim
 from tacit.privacy.composition import certified as composed
 from tacit.privacy.composition import finite
 from tacit.privacy.functional import SHARED_NOISE
-from tacit.privacy.ledger import GrantStatement, Ledger, Summary
+from tacit.privacy.ledger import NOT_AUTHENTICATED, GrantStatement, Ledger, Summary
 from tacit.privacy.noise import CIPHER_CPU, CIPHER_GPU
 from tacit.privacy.tuned import Tuning
 
@@ -127,13 +129,46 @@ def issue(
             policy=dict(summary.policy),
             policy_digest=summary.policy_digest,
             raised=tuple(
-                f"from ε = {r.before.epsilon:g} to {r.after.epsilon:g} by {r.by}: {r.why}" for r in summary.raises
+                f"from ε = {r.before.epsilon:g} to {r.after.epsilon:g} by {r.by} "
+                f"({'signed' if r.signed else NOT_AUTHENTICATED}): {r.why}"
+                for r in summary.raises
             ),
             roll_backs_accepted=summary.reanchored,
         ),
         data_fingerprint=summary.identity,
         other_mechanisms=_not_listed(summary, listed),
         beside=tuple(beside),
+        same_units=_same_units(ledger, summary, certified=certified.epsilon is not None),
+    )
+
+
+def _same_units(ledger: Ledger, summary: Summary, *, certified: bool) -> SameUnits | None:
+    """The other private streams of the ledger, and what one unit may have lost in all of them."""
+    own, kind = summary.terms.name, summary.terms.budget.unit
+    if summary.terms.public or sum(not terms.public for _, terms in ledger.streams()) < 2:
+        return None
+    totals = {total.unit: total for total in ledger.totals()}
+    others = tuple(
+        OtherStream(
+            stream=one.stream,
+            unit=total.unit,
+            adjacency=one.adjacency,
+            epsilon=finite(one.epsilon),
+            delta=one.delta,
+            added=total.unit == kind,
+        )
+        for total in totals.values()
+        for one in total.streams
+        if one.stream != own
+    )
+    mine = totals[kind]
+    return SameUnits(
+        streams=others,
+        disjoint=mine.disjoint,
+        adjacency=mine.adjacency,
+        epsilon=finite(mine.epsilon) if certified else None,
+        delta=mine.delta,
+        accountant=mine.accountant,
     )
 
 

@@ -63,6 +63,16 @@ class KeyRing:
         return cls(_sub(root, "i"), [generation], None, test=True)
 
     @classmethod
+    def absent(cls) -> "KeyRing":
+        """No keys: for looking at a ledger. Whatever needs one is refused."""
+        return cls(b"", [], None)
+
+    @property
+    def present(self) -> bool:
+        """Whether there are keys."""
+        return bool(self._identity)
+
+    @classmethod
     def load(cls, path: Path) -> "KeyRing":
         try:
             return cls._parse(path.read_bytes(), path)
@@ -80,6 +90,8 @@ class KeyRing:
 
     def identity(self, *parts: str | bytes) -> str:
         """A keyed name: the same parts give the same hex string, and nobody without the key can test a guess."""
+        if not self.present:
+            raise LedgerError("the ledger was opened without its keys, and this needs them; restore the .keys file")
         return self.subkey(self._identity, *parts).hex()
 
     @property

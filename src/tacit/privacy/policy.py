@@ -12,15 +12,18 @@ ledger uses the policy of its chain, whatever a run says. A policy is a TOML fil
 import hashlib
 import json
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tacit.errors import PlanError, PolicyError
 from tacit.privacy.budget import Budget
 from tacit.words import nearest
 
+_LATER: dict[str, Any] = {"disjoint": [], "signatures": 1}
+"""Keys that came later, and the value that policies without them have."""
 Switch = Literal["allow_unsafe", "allow_test_keys", "allow_uncharged_tuning"]
 
 
@@ -33,6 +36,20 @@ class Cap(BaseModel):
     delta: float
     unit: str = "record"
     adjacency: str = "add-or-remove"
+    counts: Literal["charges", "budgets"] = "charges"
+    """What is added up. `charges`: the events of all streams, under one Rényi filter, each stream as if all its tasks
+    were there. `budgets`: the ε and δ that were declared for the streams; a stream that fits is never stopped by it."""
+
+    @classmethod
+    def of(cls, budget: Budget, *, counts: Literal["charges", "budgets"] = "charges") -> Self:
+        """The cap that is this budget."""
+        return cls(
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            unit=str(budget.unit),
+            adjacency=str(budget.adjacency),
+            counts=counts,
+        )
 
     def model_post_init(self, _context: object, /) -> None:
         self.budget()
@@ -59,22 +76,36 @@ class Policy(BaseModel):
     """Who may raise the budget of a stream."""
     unit_cap: Cap | None = None
     """The cap of one unit over all streams of the ledger."""
+    disjoint: tuple[tuple[str, ...], ...] = ()
+    """Groups of streams of which no unit is in more than one, as the owner of the data declares."""
+    signatures: int = Field(default=1, ge=1)
+    """How many officers must sign a decision about the ledger, once it has officers."""
 
     @field_validator("may_raise", mode="before")
     @classmethod
     def _names(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
 
+    @field_validator("disjoint", mode="before")
+    @classmethod
+    def _groups(cls, value: object) -> object:
+        if not isinstance(value, list | tuple):
+            return value
+        return tuple(tuple(group) if isinstance(group, list) else group for group in value)
+
+    @field_validator("disjoint")
+    @classmethod
+    def _apart(cls, value: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+        names = [name for group in value for name in group]
+        if len(set(names)) < len(names):
+            raise ValueError("a stream may be in one group only, put all streams that are disjoint into it")
+        return value
+
     @field_validator("unit_cap", mode="before")
     @classmethod
     def _cap(cls, value: object) -> object:
         if isinstance(value, Budget):
-            return Cap(
-                epsilon=value.epsilon,
-                delta=value.delta,
-                unit=str(value.unit),
-                adjacency=str(value.adjacency),
-            )
+            return Cap.of(value)
         return value
 
     @classmethod
@@ -96,8 +127,12 @@ class Policy(BaseModel):
             raise PolicyError(_sentence(cls, error, where)) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `Policy.parse` reads them back."""
-        return self.model_dump(mode="json")
+        """Plain JSON values; `Policy.parse` reads them back. What is as it always was before there was a key for it is
+        left out, so that a policy keeps its digest."""
+        found = self.model_dump(mode="json")
+        if found["unit_cap"] and found["unit_cap"]["counts"] == "charges":
+            del found["unit_cap"]["counts"]
+        return {key: value for key, value in found.items() if key not in _LATER or value != _LATER[key]}
 
     @property
     def digest(self) -> str:
@@ -109,6 +144,14 @@ class Policy(BaseModel):
         """`unit_cap` as a budget."""
         return None if self.unit_cap is None else self.unit_cap.budget()
 
+    def slots(self, names: Iterable[str]) -> list[list[str]]:
+        """The streams of these names, together those of which a unit is in one at most."""
+        found: dict[str, list[str]] = {}
+        for name in names:
+            declared = next((group for group in self.disjoint if name in group), (name,))
+            found.setdefault(declared[0], []).append(name)
+        return list(found.values())
+
     def require(self, switch: Switch, *, what: str) -> None:
         """Refuse `what` unless the switch is on."""
         if not getattr(self, switch):
@@ -116,12 +159,13 @@ class Policy(BaseModel):
                 f"{what} is forbidden by the ledger's policy; it needs {switch} = true, adopted by its owner"
             )
 
-    def require_raiser(self, by: str) -> None:
-        """Refuse unless `by` may raise budgets."""
-        if by not in self.may_raise:
+    def require_raiser(self, *by: str) -> None:
+        """Refuse unless one of them may raise budgets."""
+        if not set(by) & set(self.may_raise):
             allowed = ", ".join(self.may_raise) or "nobody"
             raise PolicyError(
-                f"{by!r} may not raise a budget, the policy allows {allowed}; adopt one whose may_raise names them"
+                f"{', '.join(by)!r} may not raise a budget, the policy allows {allowed}; adopt one whose may_raise "
+                "names them"
             )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.privacy.claims import LEARNER_ORDER, moments_of
-from tacit.privacy.ledger import GrantStatement, Statement
+from tacit.privacy.ledger import GrantStatement, Statement, UnitTotal
 
 MEMORY = "memory"
 """Parts of tasks that are called so are remembered and not trained on."""
@@ -39,7 +39,7 @@ class BlockMeter:
     epsilon: float
     """Certified, of a unit that is in this block only; all that was promised, read or not."""
     left: float
-    """Of the budget of one unit; a unit of several tasks has to pay for all of them from it."""
+    """Of the budget, for a unit that is in this block only; one of several tasks has to pay for all of them from it."""
     charges: tuple[Charged, ...]
 
     @property
@@ -61,16 +61,34 @@ class ReaderMeter:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnitMeter:
+    """One unit that is in as many tasks of the stream as was declared; a worst case from declarations."""
+
+    unit: str
+    tasks: int
+    epsilon: float
+    """That it may have lost over its tasks."""
+    left: float
+    """Of the stream's budget, and of the policy's unit_cap where that leaves less."""
+    other_streams: tuple[str, ...]
+    """Streams of the ledger that may hold it, too."""
+    all_streams: float
+    """ε over all of them and this one."""
+    all_streams_delta: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class MeterView:
     stream: str
     budget: float
     delta: float
     blocks: tuple[BlockMeter, ...]
     readers: tuple[ReaderMeter, ...]
+    unit: UnitMeter
 
 
-def view(statement: Statement) -> MeterView:
-    """What a statement says about blocks and readers."""
+def view(statement: Statement, totals: Sequence[UnitTotal] = ()) -> MeterView:
+    """What a statement says about blocks, readers and one unit; `totals` of the ledger, for what it lost elsewhere."""
     budget = statement.terms.budget
     used = [grant for grant in statement.grants if grant.state != "VOID"]
     charges: dict[int, list[Charged]] = {}
@@ -97,6 +115,25 @@ def view(statement: Statement) -> MeterView:
         delta=budget.delta,
         blocks=blocks,
         readers=tuple(_readers(used, found, budget.delta)),
+        unit=_unit(statement, totals),
+    )
+
+
+def _unit(statement: Statement, totals: Sequence[UnitTotal]) -> UnitMeter:
+    terms, budget = statement.terms, statement.terms.budget
+    total = next((one for one in totals if one.unit == budget.unit and not terms.public), None)
+    left = max(0.0, budget.epsilon - statement.epsilon)
+    if total is not None and total.left is not None:
+        left = min(left, total.left)
+    roots = {block.row.root_id for block in statement.blocks}
+    return UnitMeter(
+        unit=str(budget.unit),
+        tasks=min(terms.tasks_per_unit, len(roots)),
+        epsilon=statement.epsilon,
+        left=left,
+        other_streams=() if total is None else tuple(one.stream for one in total.streams if one.stream != terms.name),
+        all_streams=statement.epsilon if total is None else total.epsilon,
+        all_streams_delta=budget.delta if total is None else total.delta,
     )
 
 

@@ -37,6 +37,18 @@ class Anchor:
         except (ValueError, KeyError, TypeError):
             raise LedgerError(f"the anchor {self.path} is damaged; restore it from the backup of the ledger") from None
 
+    def inode(self) -> int | None:
+        """The ledger's file when it was written last; None where the anchor does not say."""
+        try:
+            found = json.loads(self.path.read_text()).get("file")
+        except (OSError, ValueError, AttributeError):
+            return None
+        return found if isinstance(found, int) else None
+
+    def is_of(self, ledger: Path) -> bool:
+        """Whether this is the file that was written last, as far as the anchor says."""
+        return self.inode() in (None, ledger.stat().st_ino)
+
     def read_loosely(self) -> Head | None:
         """The same, or None where the anchor cannot be read."""
         try:
@@ -59,12 +71,13 @@ class Anchor:
         finally:
             os.close(handle)
 
-    def draft(self, head: Head) -> None:
-        """Before the commit: put the bytes on disk. Call with the lock held."""
+    def draft(self, head: Head, ledger: Path | None = None) -> None:
+        """Before the commit: put the bytes on disk, with which file it is. Call with the lock held."""
+        facts = {"seq": head.seq, "hash": head.hash} | ({} if ledger is None else {"file": ledger.stat().st_ino})
         try:
             handle = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(handle, "w") as file:
-                json.dump({"seq": head.seq, "hash": head.hash}, file)
+                json.dump(facts, file)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:

@@ -5,21 +5,22 @@ Guarantee: every write is one transaction (all of it or nothing), on disk and wi
 
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from sqlalchemy import Connection, Engine
 
 from tacit.errors import LedgerError
+from tacit.privacy.budget import Budget
 from tacit.privacy.keys import KeyRing
-from tacit.privacy.ledger import chain, engine, opening, schema
+from tacit.privacy.ledger import chain, copies, engine, officers, opening, schema
 from tacit.privacy.ledger.anchor import Anchor
 from tacit.privacy.ledger.chain import Transaction
 from tacit.privacy.ledger.prices import Prices
 from tacit.privacy.ledger.terms import Head
-from tacit.privacy.policy import Policy
+from tacit.privacy.policy import Cap, Policy
 
 
 class Book:
@@ -28,8 +29,18 @@ class Book:
     busy_s = 30.0
     """How long to wait for another process's write."""
 
-    def __init__(self, path: str | Path, *, policy: Policy | None = None, keys: KeyRing | None = None) -> None:
-        self._open(Path(path).absolute(), policy, keys, None)
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        policy: Policy | None = None,
+        keys: KeyRing | None = None,
+        unit_cap: Budget | Literal["none"] | None = None,
+    ) -> None:
+        """Open the ledger, or make it. `unit_cap` is the most that one unit may lose over all streams: the sum of their
+        budgets stays below it. "none" writes down that there is to be none."""
+        place = Path(path).absolute()
+        self._open(place, policy, keys, None, unit_cap)
 
     @classmethod
     def throwaway(cls, *, keys: KeyRing | None = None) -> Self:
@@ -45,29 +56,41 @@ class Book:
         policy: Policy | None,
         keys: KeyRing | None,
         folder: "tempfile.TemporaryDirectory[str] | None",
+        unit_cap: Budget | Literal["none"] | None = None,
     ) -> None:
         opening.touch(path)
         self.path = path
         self._folder = folder
-        self._local = threading.local()
-        self._prices = Prices()
-        self._anchor = None if folder else Anchor(path)
+        self._begin(Prices(), None if folder else Anchor(path))
         self._engine = engine.connect(path, busy_s=self.busy_s)
         try:
-            made = opening.prepare(self._engine, path, self._anchor, keys, policy)
-            self.id, self.keys = made
+            first = _capped(policy, unit_cap)
+            self.id, self.keys = opening.prepare(self._engine, path, self._anchor, keys, first, _why(unit_cap))
+            policy = first if policy is not None else None
             if policy is not None and policy != self.policy:
                 raise LedgerError(
                     f"the ledger {path} holds another policy than the one given; call ledger.adopt(policy, by=…, why=…)"
+                )
+            cap = self.policy.cap
+            if unit_cap is not None and cap != (None if unit_cap == "none" else unit_cap):
+                raise LedgerError(
+                    f"the ledger {path} has {'no unit_cap' if cap is None else f'a unit_cap of {cap}'}, got "
+                    f"{unit_cap}; leave it out, or have another adopted (tacit policy adopt)"
                 )
         except BaseException:
             self._engine.dispose()
             raise
 
+    def _begin(self, prices: Prices, anchor: Anchor | None) -> None:
+        self._local, self._prices, self._anchor = threading.local(), prices, anchor
+
     @classmethod
-    def reanchor(cls, path: str | Path, *, by: str, why: str) -> Head:
-        """Accept a ledger whose anchor is missing or names an entry it has not; the chain says who and why."""
-        signed(by, why)
+    def reanchor(
+        cls, path: str | Path, *, by: str = "", why: str, keys: Sequence[officers.Key] = (), anyway: bool = False
+    ) -> Head:
+        """Accept a ledger that was rolled back, lost its anchor or lacks entries of another copy: every later
+        certificate says that charges may be missing. Or one that was moved, which loses nothing. The chain says who and
+        why. A ledger that is in order is refused, except `anyway`."""
         place = Path(path).absolute()
         if not place.exists():
             raise LedgerError(f"there is no ledger at {place}; check the path")
@@ -75,9 +98,9 @@ class Book:
         try:
             if not opening.begun(base, str(place)):
                 raise LedgerError(f"there is no ledger at {place}; check the path")
-            with writing(base, place, anchor) as txn:
-                lost = anchor.read_loosely()
-                txn.record("reanchor", {"by": by, "why": why, "lost": None if lost is None else lost.seq})
+            with writing(base, place, anchor, accepting=True) as txn:
+                kind, body = _loss(txn, place, anchor, anyway=anyway)
+                txn.record(kind, officers.signed(txn.connection, kind, body, keys, by=by, why=why))
             return txn.head
         finally:
             base.dispose()
@@ -156,9 +179,43 @@ class Book:
         self.close()
 
 
+def _loss(txn: Transaction, path: Path, anchor: Anchor, *, anyway: bool) -> tuple[str, dict[str, object]]:
+    """What there is to accept: the kind of the entry, and what it says."""
+    witnessed, seen = anchor.read_loosely(), copies.recall(txn.ledger)
+    whole = witnessed is not None and opening.contains(txn.connection, witnessed)
+    watched = copies.watched(txn.connection)
+    if whole and watched and not copies.lacks(txn.connection, seen) and not anchor.is_of(path):
+        return "move", {"to": str(path)}
+    if whole and not anyway and not (watched and copies.lacks(txn.connection, seen)):
+        raise LedgerError(
+            f"the ledger {path} is in order and there is nothing to accept; to accept a loss that only you know of "
+            "(every later certificate would say that charges may be missing), add --anyway"
+        )
+    known = [one for one in (witnessed, None if seen is None else seen.head) if one is not None]
+    lost = max((one.seq for one in known), default=None)
+    return "reanchor", {"lost": lost}
+
+
+def _capped(policy: Policy | None, unit_cap: Budget | Literal["none"] | None) -> Policy | None:
+    if unit_cap is None:
+        return policy
+    cap = None if unit_cap == "none" else Cap.of(unit_cap, counts="budgets")
+    return (policy or Policy()).model_copy(update={"unit_cap": cap})
+
+
+def _why(unit_cap: Budget | Literal["none"] | None) -> str:
+    if unit_cap is None:
+        return "the ledger was made"
+    said = "none" if unit_cap == "none" else f"ε = {unit_cap.epsilon:g}, δ = {unit_cap.delta:g}"
+    return f"the ledger was made, and its unit_cap was asked for: {said}"
+
+
 @contextmanager
-def writing(base: Engine, path: Path, anchor: Anchor | None) -> Iterator[Transaction]:
-    """A write transaction and its witness. The database's lock is always taken before the anchor's."""
+def writing(base: Engine, path: Path, anchor: Anchor | None, *, accepting: bool = False) -> Iterator[Transaction]:
+    """A write transaction and its witnesses. The database's lock is always taken before the anchor's.
+
+    A copy that lacks what was written to another one is refused, unless just that is being accepted."""
+    name: str | None = None  # of a ledger that is watched
     with ExitStack() as lock:
         with engine.transaction(base, str(path), write=True) as connection:
             txn = Transaction(connection)
@@ -167,10 +224,16 @@ def writing(base: Engine, path: Path, anchor: Anchor | None) -> Iterator[Transac
             if txn.broken:
                 raise LedgerError("a call inside together() failed, so nothing of it was written; try it again")
             if txn.grew and anchor is not None:
+                name = txn.ledger if copies.watched(connection) else None
+                seen = copies.recall(name) if name is not None and not accepting else None
+                if seen is not None and copies.lacks(connection, seen):
+                    raise LedgerError(copies.elsewhere(str(path), seen))
                 lock.enter_context(anchor.locked())
-                anchor.draft(txn.head)
+                anchor.draft(txn.head, None if name is None else path)
         if txn.grew and anchor is not None:
             anchor.publish()
+            if name is not None:
+                copies.remember(name, txn.head, path)
 
 
 def signed(by: str, why: str) -> None:

@@ -7,6 +7,7 @@ or reordering an entry changes every later hash.
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, insert, select
@@ -17,6 +18,8 @@ from tacit.privacy.ledger.tables import log
 from tacit.privacy.ledger.terms import Head
 
 GENESIS = Head(seq=0, hash="0" * 64)
+DECISIONS = ("open", "policy", "officer", "raise", "reanchor", "move", "stream")
+"""Kinds of entries that a person decides on. How long work on private records takes is not written down."""
 
 
 def canonical(value: object) -> str:
@@ -42,6 +45,12 @@ def head(connection: Connection) -> Head:
     return GENESIS if row is None else Head(seq=row.seq, hash=row.hash)
 
 
+def when(kind: str) -> str:
+    """The time of an entry (UTC): of a decision to the second, of work on records the day only."""
+    now = datetime.now(UTC)
+    return now.isoformat(timespec="seconds") if kind in DECISIONS else now.date().isoformat()
+
+
 class Transaction:
     """One write transaction: what it records is in the chain and in the tables, or nowhere."""
 
@@ -51,12 +60,18 @@ class Transaction:
         self.broken = False
 
     @property
+    def ledger(self) -> str:
+        """The id of the ledger that is written to."""
+        first = self.connection.execute(select(log.c.body).where(log.c.seq == 1)).scalar_one()
+        return str(json.loads(first)["id"])
+
+    @property
     def grew(self) -> bool:
         return self.head != self._before
 
     def record(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Append one entry and apply it."""
-        text = canonical(body)
+        """Append one entry, which says when it was written, and apply it."""
+        text = canonical({"at": when(kind), **body})
         seq, previous = self.head.seq + 1, self.head.hash
         self.head = Head(seq=seq, hash=seal(previous, seq, kind, text))
         row = {"seq": seq, "kind": kind, "body": text, "previous": previous, "hash": self.head.hash}

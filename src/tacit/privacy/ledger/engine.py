@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import NullPool, StaticPool
 
 from tacit.errors import LedgerError
 
@@ -28,6 +29,23 @@ def connect(path: Path | None, *, busy_s: float = 30.0) -> Engine:
         engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     else:
         engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": busy_s})
+
+    _listen(engine)
+    return engine
+
+
+def connect_for_reading(path: Path, *, busy_s: float = 30.0) -> Engine:
+    """An engine that cannot write."""
+    uri = f"file:{quote(str(path))}?mode=ro"
+    engine = create_engine(
+        "sqlite://", creator=lambda: sqlite3.connect(uri, uri=True, timeout=busy_s), poolclass=NullPool
+    )
+    _listen(engine)
+    return engine
+
+
+def _listen(engine: Engine) -> None:
+    """Prepare every connection, and say BEGIN as the transaction needs it."""
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _record: object) -> None:
@@ -43,7 +61,6 @@ def connect(path: Path | None, *, busy_s: float = 30.0) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
     _ENGINES.add(engine)
-    return engine
 
 
 def _forget_after_fork() -> None:

@@ -8,21 +8,26 @@ Rényi curves; plans chosen as one goes over several tasks by a Rényi filter.
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import numpy as np
+from dp_accounting.dp_event import DpEvent
 from sqlalchemy import Connection, Row, select
 
 from tacit.errors import BudgetExceeded, LedgerError
 from tacit.privacy.accounting import ORDERS, rdp_to_epsilon
 from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import INFINITE_PRICE, NANO, allowance
+from tacit.privacy.events import to_json
 from tacit.privacy.filters import RenyiFilter, cost_units
 from tacit.privacy.ledger import profile, recurring
-from tacit.privacy.ledger.prices import Prices
+from tacit.privacy.ledger.prices import Prices, extra_delta
 from tacit.privacy.ledger.profile import Face, budget_of
 from tacit.privacy.ledger.tables import streams
+from tacit.privacy.ledger.terms import StreamTerms
 from tacit.privacy.policy import Policy
 
 ADVICE = "use more noise, fewer steps or a smaller rate (a plan's for_budget finds one that fits)"
@@ -47,8 +52,8 @@ def check(connection: Connection, changes: Changes, prices: Prices, policy: Poli
     for stream_id, extra in by_stream.items():
         stream = connection.execute(select(streams).where(streams.c.id == stream_id)).one()
         _check_stream(connection, stream, extra, prices)
-    if policy.cap is not None and by_stream:
-        check_cap(connection, by_stream, prices, policy.cap)
+    if by_stream:
+        check_cap(connection, by_stream, prices, policy)
 
 
 def _check_stream(connection: Connection, stream: Row[Any], extra: dict[int, tuple[int, Face]], prices: Prices) -> None:
@@ -99,23 +104,104 @@ def _check_filter(curve: Any, extra: float, limit: RenyiFilter, what: str, budge
 
 
 def check_cap(
-    connection: Connection, by_stream: Mapping[int, dict[int, tuple[int, Face]]], prices: Prices, cap: Budget
+    connection: Connection,
+    by_stream: Mapping[int, dict[int, tuple[int, Face]]],
+    prices: Prices,
+    policy: Policy,
+    *,
+    ahead: bool = True,
 ) -> None:
-    """Over all streams together: the sum of each stream's k largest curves stays under one filter."""
-    total: Any = 0.0
-    extra_delta = 0.0
+    """Over all streams together. With `ahead`, a stream that has begun counts with all tasks that a unit may be in, so
+    that it is refused before its first task and not half-way."""
+    cap = policy.cap
+    if cap is None or policy.unit_cap is None:
+        return
+    by_budgets = policy.unit_cap.counts == "budgets"
+    tops: dict[str, tuple[Any, float]] = {}
     for stream in profile.all_streams(connection):
+        if by_budgets and stream.public:
+            continue
         check_cap_terms(budget_of(stream), stream.name, cap)
         if not stream.public and profile.exposed(connection, stream.id):
             raise LedgerError(
                 f"records of stream {stream.name!r} left the vault by an unsafe exit, so the policy's unit_cap cannot "
                 "hold any more; adopt a policy without it, or use another ledger"
             )
-        groups = profile.roots(connection, stream.id, by_stream.get(stream.id, {}))
-        curve, extra = profile.top(connection, groups, stream.tasks_per_unit, cap.adjacency, prices)
-        total, extra_delta = total + curve, extra_delta + extra
-    if not isinstance(total, float):
-        _check_filter(total, extra_delta, RenyiFilter.for_budget(cap), "all streams (unit_cap)", cap)
+        if not by_budgets:
+            groups = profile.roots(connection, stream.id, by_stream.get(stream.id, {}))
+            k = stream.tasks_per_unit
+            tops[stream.name] = profile.top(connection, groups, k, cap.adjacency, prices, ahead=ahead)
+    if by_budgets:
+        check_budgets(connection, policy)
+    elif tops:
+        _check_curves(tops, policy, cap)
+
+
+def check_whole(
+    connection: Connection, name: str, k: int, lists: Sequence[Sequence[DpEvent]], prices: Prices, policy: Policy
+) -> None:
+    """Refuse a stream that is about to begin if k of these lists, the costliest, do not fit the policy's cap beside
+    the streams that are there."""
+    cap = policy.cap
+    if cap is None or policy.unit_cap is None or policy.unit_cap.counts == "budgets" or not lists:
+        return
+    tops = {
+        stream.name: profile.top(
+            connection,
+            profile.roots(connection, stream.id, {}),
+            stream.tasks_per_unit,
+            cap.adjacency,
+            prices,
+            ahead=True,
+        )
+        for stream in profile.all_streams(connection)
+    }
+    texts = [tuple(to_json(event) for event in one) for one in lists]
+    curves = np.max([prices.curve(connection, one, cap.adjacency) for one in texts], axis=0)
+    tops[name] = (k * curves, k * max(extra_delta(one) for one in texts))
+    _check_curves(tops, policy, cap)
+
+
+def _check_curves(tops: Mapping[str, tuple[Any, float]], policy: Policy, cap: Budget) -> None:
+    """The streams' curves stay under one filter; of streams that are declared disjoint, the largest."""
+    total: Any = 0.0
+    extra = 0.0
+    for slot in policy.slots(tops):
+        total = total + np.max([tops[name][0] for name in slot], axis=0)
+        extra += max(tops[name][1] for name in slot)
+    _check_filter(total, extra, RenyiFilter.for_budget(cap), "all streams (unit_cap)", cap)
+
+
+def check_new(connection: Connection, terms: StreamTerms, policy: Policy) -> None:
+    """Refuse a new stream that the policy's cap has no room for: before its first task."""
+    if policy.cap is None or policy.unit_cap is None or (terms.public and policy.unit_cap.counts == "budgets"):
+        return
+    check_cap_terms(terms.budget, terms.name, policy.cap)
+    check_budgets(connection, policy, {terms.name: terms.budget})
+
+
+def check_budgets(connection: Connection, policy: Policy, declared: Mapping[str, Budget] | None = None) -> None:
+    """The declared budgets of all private streams stay under the cap, with these in place of or beside those there."""
+    cap = policy.cap
+    if cap is None or policy.unit_cap is None or policy.unit_cap.counts != "budgets":
+        return
+    rows = (row for row in profile.all_streams(connection) if not row.public)
+    budgets = {row.name: budget_of(row) for row in rows} | dict(declared or {})
+    slots = policy.slots(budgets)
+    epsilon = sum((max(_decimal(budgets[name].epsilon) for name in slot) for slot in slots), Decimal())
+    delta = sum((max(_decimal(budgets[name].delta) for name in slot) for slot in slots), Decimal())
+    if epsilon > _decimal(cap.epsilon) or delta > _decimal(cap.delta):
+        raise BudgetExceeded(
+            f"the budgets of {', '.join(map(repr, budgets))}, which may hold the same {cap.unit}s, add up to "
+            f"ε = {float(epsilon):g}, δ = {float(delta):g}, above the ledger's unit_cap of ε = {cap.epsilon:g}, "
+            f"δ = {cap.delta:g}; "
+            "use a smaller budget, another ledger for other people, or have a larger cap adopted (tacit policy adopt)"
+        )
+
+
+def _decimal(value: float) -> Decimal:
+    """As it was declared: 0.1 and 0.2 are 0.3."""
+    return Decimal(repr(float(value)))
 
 
 def check_cap_terms(budget: Budget, name: str, cap: Budget) -> None:

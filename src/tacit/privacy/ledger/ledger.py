@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from tacit.errors import BudgetExceeded, LedgerError
-from tacit.privacy.budget import Budget
 from tacit.privacy.filters import RenyiFilter
-from tacit.privacy.ledger import enrolment, gate, making, opening, profile, proposal, reading, spending, summary
-from tacit.privacy.ledger.book import Book, signed
-from tacit.privacy.ledger.profile import budget_of
+from tacit.privacy.ledger import enrolment, gate, making, opening, profile, proposal, reading, spending, summary, totals
+from tacit.privacy.ledger.book import signed
+from tacit.privacy.ledger.decisions import Decisions
+from tacit.privacy.ledger.entries import Entry, entries
 from tacit.privacy.ledger.terms import (
     BlockRow,
     Mode,
@@ -33,11 +33,12 @@ from tacit.privacy.ledger.terms import (
     Verification,
     Work,
 )
+from tacit.privacy.ledger.totals import UnitTotal
 from tacit.privacy.ledger.verify import verify
 from tacit.privacy.policy import Policy
 
 
-class Ledger(Book):
+class Ledger(Decisions):
     """A ledger in a file; keys at `<path>.keys`, the witness of its newest entry at `<path>.anchor`.
 
     Example: `with Ledger("hospital.ledger") as ledger: ledger.stream(StreamTerms(name="scans", budget=budget))`
@@ -58,6 +59,16 @@ class Ledger(Book):
         with self._read() as connection:
             policy = opening.recorded_policy(connection)
             return summary.of_stream(connection, stream_id, self.id, policy, self._prices)
+
+    def totals(self) -> tuple[UnitTotal, ...]:
+        """What one unit may have lost over all streams that may hold it, for each kind of unit."""
+        with self._read() as connection:
+            return totals.of_units(connection, opening.recorded_policy(connection), self._prices)
+
+    def entries(self) -> list[Entry]:
+        """Every entry of the chain, the oldest first."""
+        with self._read() as connection:
+            return list(entries(connection))
 
     def states(self, stream: str, task: str) -> set[str] | None:
         """The states of the grants that read a task, those that were called off aside; None: it was never admitted."""
@@ -81,21 +92,12 @@ class Ledger(Book):
             witnessed = self._anchor.read() if self._anchor else None
             if witnessed is not None and not opening.contains(connection, witnessed):
                 raise LedgerError(opening.rolled_back(str(self.path), witnessed))
-            return verify(connection, self.keys)
+            return verify(connection, self.keys if self.keys.present else None)
 
     def check(self, ticket: Ticket) -> None:
         """Refuse a ticket whose grant another process took over."""
         with self._read() as connection:
             spending.held(connection, ticket)
-
-    def adopt(self, policy: Policy, *, by: str, why: str) -> None:
-        """Write a policy to the chain; one whose cap is already exceeded is refused."""
-        signed(by, why)
-        with self._write() as txn:
-            if policy.cap is not None:
-                gate.check_cap(txn.connection, {}, self._prices, policy.cap)
-            if policy != opening.recorded_policy(txn.connection):
-                txn.record("policy", {"policy": policy.to_dict(), "by": by, "why": why})
 
     def stream(self, terms: StreamTerms) -> int:
         """Create the stream, or find it by its name; other terms than the recorded ones are refused."""
@@ -108,6 +110,16 @@ class Ledger(Book):
             if self.keys.test and not terms.public:
                 policy.require("allow_test_keys", what=f"the private stream {terms.name!r} under test keys")
             return making.stream(txn, terms, self.keys, policy)
+
+    def check_room(self, terms: StreamTerms, lists: Sequence[Sequence[DpEvent]] = ()) -> None:
+        """Refuse a stream that is not there yet and that the policy's unit_cap has no room for: all of its tasks, each
+        with one of these lists. Nothing is written."""
+        with self._read() as connection:
+            policy = opening.recorded_policy(connection)
+            if all(row.name != terms.name for row in profile.all_streams(connection)):
+                gate.check_new(connection, terms, policy)
+                if not terms.public:
+                    gate.check_whole(connection, terms.name, terms.tasks_per_unit, lists, self._prices, policy)
 
     def block(
         self,
@@ -191,21 +203,6 @@ class Ledger(Book):
         """No read of this block any more; what it promised stays on its account."""
         with self._write() as txn:
             spending.retire(txn, making.raw_block(txn.connection, block_id))
-
-    def raise_budget(self, stream_id: int, budget: Budget, *, by: str, why: str) -> None:
-        """Allow the units of a stream to lose more; who, why and the old budget stay in the chain."""
-        signed(by, why)
-        with self._write() as txn:
-            opening.recorded_policy(txn.connection).require_raiser(by)
-            row = making.stream_row(txn.connection, stream_id)
-            old = budget_of(row)
-            if (budget.unit, budget.adjacency) != (old.unit, old.adjacency):
-                raise LedgerError(f"a raise keeps unit and adjacency ({old}), got {budget}")
-            if budget.epsilon < old.epsilon or budget.delta < old.delta or budget == old:
-                raise LedgerError(f"stream {row.name!r} has {old}; a raise must be larger, got {budget}")
-            before = {"epsilon": old.epsilon, "delta": old.delta}
-            after = {"epsilon": float(budget.epsilon), "delta": float(budget.delta)}
-            txn.record("raise", {"stream": stream_id, **after, "from": before, "by": by, "why": why})
 
     def commit(self, lists: Mapping[int, Sequence[DpEvent]]) -> None:
         """Promise the whole event list of committed blocks, in one transaction and once."""

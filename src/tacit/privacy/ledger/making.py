@@ -46,8 +46,7 @@ def stream(txn: Transaction, terms: StreamTerms, keys: KeyRing, policy: Policy) 
             if getattr(found, field) != values[field]:
                 raise LedgerError(_other_terms(terms.name, field, getattr(found, field), values[field]))
         return int(found.id)
-    if policy.cap is not None:
-        gate.check_cap_terms(budget, terms.name, policy.cap)
+    gate.check_new(txn.connection, terms, policy)
     number = _next(txn.connection, streams.c.id)
     txn.record("stream", {"id": number, "identity": identity, "name": terms.name, **values})
     return number

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, select
 
 from tacit.errors import LedgerError
 from tacit.privacy.keys import KeyRing
-from tacit.privacy.ledger import chain, schema
+from tacit.privacy.ledger import chain, copies, schema
 from tacit.privacy.ledger.anchor import Anchor
 from tacit.privacy.ledger.engine import keep_write_ahead_log, transaction
 from tacit.privacy.ledger.tables import log
@@ -33,7 +33,7 @@ def touch(path: Path) -> None:
 
 
 def prepare(
-    engine: Engine, path: Path, anchor: Anchor | None, keys: KeyRing | None, policy: Policy | None
+    engine: Engine, path: Path, anchor: Anchor | None, keys: KeyRing | None, policy: Policy | None, why: str
 ) -> tuple[str, KeyRing]:
     """The id and the keys of the ledger in this database; makes what a new one lacks."""
     where = str(path)
@@ -47,12 +47,19 @@ def prepare(
                     if schema.version(connection, where) != schema.CURRENT:
                         schema.upgrade(connection)
                     if chain.head(connection).seq == 0:
-                        _begin(connection, _keys(path, keys, new=True), policy)
+                        _begin(connection, _keys(path, keys, new=True), policy, why)
     witnessed = None if anchor is None else _witnessed(engine, anchor, where)  # before the snapshot: others write
     with transaction(engine, where, write=False) as connection:
         body = json.loads(connection.execute(select(log.c.body).where(log.c.seq == 1)).scalar_one())
+    seen = None if anchor is None else copies.recall(body["id"])  # before the snapshot, too
+    with transaction(engine, where, write=False) as connection:
         if witnessed is not None and not contains(connection, witnessed):
             raise LedgerError(rolled_back(where, witnessed))
+        if anchor is not None and copies.watched(connection):
+            if seen is not None and copies.lacks(connection, seen):
+                raise LedgerError(copies.elsewhere(where, seen))
+            if not anchor.is_of(path):
+                raise LedgerError(copies.moved(where))
     ring = _keys(path, keys, new=False)
     if ring.identity("ledger", body["id"]) != body["check"]:
         raise LedgerError(f"the keys given for {where} belong to another ledger; restore the right ones")
@@ -78,11 +85,11 @@ def _keys(path: Path, given: KeyRing | None, *, new: bool) -> KeyRing:
     return KeyRing.create(file) if new and not file.exists() else KeyRing.load(file)
 
 
-def _begin(connection: Connection, keys: KeyRing, policy: Policy | None) -> None:
+def _begin(connection: Connection, keys: KeyRing, policy: Policy | None, why: str) -> None:
     txn = chain.Transaction(connection)
     name = uuid.uuid4().hex
     txn.record("open", {"id": name, "format": schema.CURRENT, "check": keys.identity("ledger", name)})
-    first = {"policy": (policy or Policy()).to_dict(), "by": "tacit", "why": "the ledger was made"}
+    first = {"policy": (policy or Policy()).to_dict(), "by": "tacit", "why": why}
     txn.record("policy", first)
 
 

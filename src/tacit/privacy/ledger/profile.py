@@ -130,9 +130,16 @@ def face_curve(connection: Connection, face: Face, adjacency: Adjacency, prices:
 
 
 def top(
-    connection: Connection, faces: Counter[frozenset[Face]], k: int, adjacency: Adjacency, prices: Prices
+    connection: Connection,
+    faces: Counter[frozenset[Face]],
+    k: int,
+    adjacency: Adjacency,
+    prices: Prices,
+    *,
+    ahead: bool = False,
 ) -> tuple[Array, float]:
-    """The curve and the additive δ of a unit of the k most costly roots, order by order."""
+    """The curve and the additive δ of a unit of the k most costly roots, order by order. With `ahead`, roots that are
+    still to come, up to k, count as the costliest that are there."""
     rows: list[Array] = []
     extras: list[float] = []
     for group, count in faces.items():
@@ -142,6 +149,9 @@ def top(
         extras += [extra] * min(count, k)
     if not rows:
         return np.zeros(len(ORDERS)), 0.0
+    if ahead and len(rows) < k:
+        extras += [max(extras)] * (k - len(rows))
+        rows += [np.max(rows, axis=0)] * (k - len(rows))
     largest = -np.sort(-np.array(rows), axis=0)[:k]
     return largest.sum(axis=0), float(sum(sorted(extras)[-k:]))
 

@@ -20,11 +20,11 @@ Body = dict[str, Any]
 
 def apply(connection: Connection, seq: int, kind: str, body: Body) -> None:
     """Bring the tables to the state after this entry."""
-    _EFFECTS[kind](connection, seq, body)
+    _EFFECTS[kind](connection, seq, {key: value for key, value in body.items() if key != "at"})
 
 
 def _none(connection: Connection, seq: int, body: Body) -> None:
-    """Entries that are their own record: open, policy, reanchor, enroll (it seals private members)."""
+    """Entries that are their own record: open, policy, officer, reanchor, move, enroll (it seals private members)."""
 
 
 def _stream(connection: Connection, seq: int, body: Body) -> None:
@@ -206,7 +206,9 @@ def _spend(connection: Connection, block: int, costs: list[int]) -> None:
 _EFFECTS: dict[str, Callable[[Connection, int, Body], None]] = {
     "open": _none,
     "policy": _none,
+    "officer": _none,
     "reanchor": _none,
+    "move": _none,
     "enroll": _none,
     "stream": _stream,
     "block": _block,

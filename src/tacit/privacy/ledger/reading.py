@@ -202,6 +202,7 @@ def raises(connection: Connection, stream: Row[Any]) -> tuple[Raise, ...]:
             seq=seq,
             by=body["by"],
             why=body["why"],
+            signed="signatures" in body,
             before=budget(body["from"]["epsilon"], body["from"]["delta"]),
             after=budget(body["epsilon"], body["delta"]),
         )
@@ -213,6 +214,11 @@ def raises(connection: Connection, stream: Row[Any]) -> tuple[Raise, ...]:
 def reanchored(connection: Connection) -> tuple[str, ...]:
     """Why someone accepted a roll-back of this ledger."""
     return tuple(body["why"] for _, body in _entries(connection, "reanchor"))
+
+
+def moved(connection: Connection) -> tuple[str, ...]:
+    """Why someone said that the ledger was moved, and that no other copy of it is in use."""
+    return tuple(body["why"] for _, body in _entries(connection, "move"))
 
 
 def _entries(connection: Connection, kind: str) -> list[tuple[int, dict[str, Any]]]:

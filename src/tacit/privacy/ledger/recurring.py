@@ -50,6 +50,17 @@ def worst(
     return max(prices.nano(connection, events, budget, 1) for events in lists)
 
 
+def largest(connection: Connection, groups: Mapping[frozenset[Face], int], k: int) -> tuple[str, ...] | None:
+    """The events of a unit in k of these roots, where one list holds all others; None where there is none such."""
+    if any(face.limits is not None for group in groups for face in group):
+        return None
+    shown = {face: Counter(_texts(connection, face)) for group in groups for face in group}
+    found = [face for face, events in shown.items() if not any(events < other for other in shown.values())]
+    if not found:
+        return ()
+    return tuple(_texts(connection, found[0])) * min(k, sum(groups.values())) if len(found) == 1 else None
+
+
 def _reach(group: frozenset[Face], face: Face, shown: Mapping[Face, Counter[str]]) -> bool:
     """Whether a root of this group shows the list, or one that the list stands for."""
     return any(shown[one] <= shown[face] for one in group)

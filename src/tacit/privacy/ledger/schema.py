@@ -12,8 +12,8 @@ from sqlalchemy import Connection, inspect, text
 from tacit.errors import LedgerError
 from tacit.privacy.ledger.triggers import NEWER
 
-CURRENT = "0002"
-KNOWN = ("0001", "0002")
+CURRENT = "0003"
+KNOWN = ("0001", "0002", "0003")
 
 
 def version(connection: Connection, where: str) -> str | None:

@@ -54,6 +54,7 @@ def of_stream(connection: Connection, stream_id: int, ledger_id: str, policy: Po
         policy_digest=policy.digest,
         exposed=tuple(_reasons(connection, stream_id)),
         reanchored=reading.reanchored(connection),
+        moved=reading.moved(connection),
         head=chain.head(connection),
     )
 

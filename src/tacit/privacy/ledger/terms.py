@@ -140,6 +140,8 @@ class Raise:
     seq: int
     by: str
     why: str
+    signed: bool
+    """By an officer's key; otherwise who it was is their word."""
     before: Budget
     after: Budget
 
@@ -223,6 +225,8 @@ class Summary:
     exposed: tuple[str, ...]
     """Why records left the vault unprotected, each reason once; ε is infinite then."""
     reanchored: tuple[str, ...]
+    moved: tuple[str, ...]
+    """Reasons why the ledger was moved or restored; no other copy of it is in use, somebody said."""
     head: Head
 
     @property
