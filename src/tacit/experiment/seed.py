@@ -150,8 +150,8 @@ class SeedRun:
             self.examiner.check(self.learner)
             self.held.check(self.learner)
             lists = self.learner.charges() + self.labels.charges() + self.examiner.charges()
-            times = self.stream.info.tasks_per_unit
-            if times == 1 or not lists or calibrate.fits_mixed(lists, self.budget, times):
+            alone = (times := self.stream.info.tasks_per_unit) == 1 and self.budget.adjacency != "replace-one"
+            if alone or not lists or calibrate.fits_mixed(lists, self.budget, times):
                 return
         raise ConfigError(
             f"the plans for {self.stream.info.name!r} do not fit {self.budget} together for a {self.stream.info.unit} "

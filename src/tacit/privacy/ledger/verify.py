@@ -162,7 +162,10 @@ def _check_budgets(connection: Connection, fresh: prices.Prices) -> None:
         budget = budget_of(stream)
         lost, _ = reading.epsilon(connection, stream, fresh)
         if lost > budget.epsilon and not reading.exposures(connection, stream.id):
-            raise LedgerError(f"stream {stream.name!r} lost ε = {lost:.6g}, above its budget of {budget.epsilon:g}")
+            raise LedgerError(
+                f"stream {stream.name!r} lost ε = {lost:.6g}, above its budget of {budget.epsilon:g}; restore the "
+                "ledger if that was not so before, else state what was lost with `tacit ledger raise`"
+            )
     cap = recorded_policy(connection).cap
     if cap is not None:
         try:
