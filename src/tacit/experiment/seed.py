@@ -27,7 +27,7 @@ from tacit.learners import find
 from tacit.learners.core import Step
 from tacit.learners.learner import Learner, admit
 from tacit.learners.networks import NamedNetwork
-from tacit.learners.release import Release
+from tacit.learners.release import Release, recertify
 from tacit.privacy import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.keys import KeyRing
@@ -241,7 +241,7 @@ class SeedRun:
             self.held.settle(self.vault)
         self.learner.saved(self.vault.find(self.stream.info.name, info.name, self._part()), self.vault)
         if not self.stream.info.public:
-            self.learner.certify(block, self.vault).save(self._place(info) / "certificate.json")
+            recertify(self._place(info), self.learner.certify(block, self.vault))
         self._forget_features(info)
 
     def _forget_features(self, info: TaskInfo) -> None:

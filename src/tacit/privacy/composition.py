@@ -153,16 +153,17 @@ def together(tasks: Iterable[Bound], n: int, delta: float, adjacency: Adjacency,
     if any(task.mode == "open" or (_loss(task) > 0 and not task.events) or task.epsilon is None for task, _ in worst):
         return math.inf
     counted = [(event, times) for task, times in worst for event in task.events]
-    return accounting.epsilon(_composed(counted), delta, adjacency, method)
+    return accounting.epsilon(composed_times(counted), delta, adjacency, method)
 
 
 def whole(listed: Iterable[dict[str, Any]]) -> dp_event.DpEvent:
     """Events of a certificate, composed."""
-    return _composed((event, 1) for event in listed)
+    return composed_times((event, 1) for event in listed)
 
 
-def _composed(listed: Iterable[tuple[dict[str, Any], int]]) -> dp_event.DpEvent:
-    """Equal events are counted, not repeated: a stream may have thousands of tasks."""
+def composed_times(listed: Iterable[tuple[dict[str, Any], int]]) -> dp_event.DpEvent:
+    """Events of a certificate, each so many times, composed. Equal ones are counted, not repeated: a stream may have
+    thousands of tasks."""
     counts: Counter[str] = Counter()
     for event, times in listed:
         counts[json.dumps(event)] += times

@@ -1,6 +1,7 @@
 """Trust nothing but the log: run it again and compare.
 
-Guarantee: when `verify` returns, every hash follows from the one before, every table is what the log makes of an
+Guarantee: when `verify` returns, the database finds its file whole and its tables and triggers are those that this
+version makes, every hash follows from the one before, every table is what the log makes of an
 empty database, every memoised price and curve is what its events cost, every block stays within its list or its
 filter, and every stream within its budget. Otherwise it names the first thing that differs.
 """
@@ -18,13 +19,13 @@ from tacit.privacy.events import additive_delta, from_json
 from tacit.privacy.filters import cost_units
 from tacit.privacy.keys import KeyRing
 from tacit.privacy.ledger import (
-    chain,
     engine,
     enrolment,
     eventlists,
     gate,
+    history,
+    integrity,
     prices,
-    projection,
     reading,
     tables,
     triggers,
@@ -32,17 +33,18 @@ from tacit.privacy.ledger import (
 from tacit.privacy.ledger.opening import recorded_policy
 from tacit.privacy.ledger.profile import all_streams, budget_of
 from tacit.privacy.ledger.tables import blocks, charges, curves, grants, lists, log
-from tacit.privacy.ledger.terms import Head, Verification
+from tacit.privacy.ledger.terms import Verification
 
 
 def verify(connection: Connection, keys: KeyRing) -> Verification:
     """Check everything; a LedgerError names the first difference."""
+    integrity.check_pages(connection)
     memory = engine.connect(None)
     try:
         with engine.transaction(memory, "in memory", write=True) as replica:
             tables.metadata.create_all(replica)
             triggers.install(replica)
-            head = _replay(connection, replica)
+            head = history.replay(history.entries(connection), replica)
             for table in tables.PROJECTION:
                 _compare(connection, replica, table)
         fresh = prices.Prices()
@@ -51,6 +53,7 @@ def verify(connection: Connection, keys: KeyRing) -> Verification:
         _check_use(connection)
         enrolment.check(connection, keys)
         _check_budgets(connection, fresh)
+        integrity.check_declared(connection)
     finally:
         memory.dispose()
     return Verification(
@@ -61,26 +64,6 @@ def verify(connection: Connection, keys: KeyRing) -> Verification:
         grants=_count(connection, grants),
         lists=_count(connection, lists),
     )
-
-
-def _replay(connection: Connection, replica: Connection) -> Head:
-    head = chain.GENESIS
-    for row in connection.execute(select(log).order_by(log.c.seq)):
-        if row.seq != head.seq + 1:
-            raise LedgerError(f"the log has no entry {head.seq + 1}; the ledger was changed, restore it from a backup")
-        sealed = chain.seal(head.hash, row.seq, row.kind, row.body)
-        if row.previous != head.hash or row.hash != sealed:
-            raise LedgerError(
-                f"entry {row.seq} of the log ({row.kind}) does not match its hash; the ledger was changed, restore it"
-            )
-        try:
-            projection.apply(replica, row.seq, row.kind, json.loads(row.body))
-        except Exception as error:  # whatever a forged entry provokes
-            raise LedgerError(
-                f"entry {row.seq} of the log ({row.kind}) cannot be applied ({type(error).__name__}); restore it"
-            ) from None
-        head = Head(seq=row.seq, hash=row.hash)
-    return head
 
 
 def _compare(connection: Connection, replica: Connection, table: Table) -> None:
