@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from tacit.commands._shared import By, Json, LedgerPath, Why, existing, out, sentences
-from tacit.errors import LedgerError, TacitError
+from tacit.errors import TacitError
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger, StreamTerms
@@ -92,21 +92,23 @@ def meter(
 def verify(
     ledger: LedgerPath,
     certificate: Annotated[
-        Path | None, typer.Option(help="Also check that this certificate's head is in the chain.")
+        Path | None,
+        typer.Option(help="Also check this certificate, or that of a release: its head, and every event priced again."),
     ] = None,
 ) -> None:
-    """Recompute everything from the events: hashes, tables, prices."""
+    """Check the database file, and recompute everything from the events: hashes, tables, prices."""
+    from tacit.commands.certificate import bound_to, located
+    from tacit.privacy import repricing, witness
     from tacit.privacy.certificate import Certificate
-    from tacit.privacy.ledger import Head
 
     with sentences(), existing(ledger) as book:
         found = book.verify()
         if certificate is not None:
-            said = Certificate.load(certificate).ledger
-            if said.id != book.id or not book.contains(Head(seq=said.head_seq, hash=said.head_hash)):
-                raise LedgerError(
-                    f"the head in {certificate} is not in this ledger: it was rolled back, or is another ledger"
-                )
+            file, release = located(certificate)
+            said = Certificate.load(file)
+            bound_to(said, release)
+            repricing.reprice(said)
+            witness.check(said, book)
         out.print(
             f"in order: {found.entries} entries, {found.streams} streams, {found.blocks} blocks, {found.grants} grants"
         )
