@@ -14,7 +14,7 @@ from tacit.errors import TacitError
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger, StreamTerms
 
-ledger = typer.Typer(no_args_is_help=True, help="What was charged: show, meter, verify, raise, reanchor.")
+ledger = typer.Typer(no_args_is_help=True, help="What was charged: show, meter, verify, rebuild, raise, reanchor.")
 
 
 @ledger.command("show")
@@ -111,6 +111,21 @@ def verify(
             witness.check(said, book)
         out.print(
             f"in order: {found.entries} entries, {found.streams} streams, {found.blocks} blocks, {found.grants} grants"
+        )
+
+
+@ledger.command("rebuild")
+def rebuild(
+    ledger: LedgerPath, into: Annotated[Path, typer.Option(help="A new file; the damaged one is not changed.")]
+) -> None:
+    """Make a damaged ledger anew from its log, in another file, and verify that one."""
+    from tacit.privacy.ledger import rebuild as made_anew
+
+    with sentences():
+        found = made_anew(ledger, into)
+        out.print(
+            f"rebuilt and in order: {found.entries} entries, {found.blocks} blocks, {found.grants} grants in {into}; "
+            f"keys and anchor stay: move {ledger}, {ledger}-wal and {ledger}-shm away, then {into} to {ledger}"
         )
 
 

@@ -1,6 +1,7 @@
 """The ledger: a durable, tamper-evident account of what every unit may still lose."""
 
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.rebuilding import rebuild
 from tacit.privacy.ledger.terms import (
     Alike,
     BlockRow,
@@ -30,4 +31,5 @@ __all__ = [
     "Ticket",
     "Use",
     "Verification",
+    "rebuild",
 ]

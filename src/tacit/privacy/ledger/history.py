@@ -5,9 +5,10 @@ follows from the chain alone, whatever the tables of the file say.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, insert, select
 
 from tacit.errors import LedgerError
 from tacit.privacy.ledger import chain, engine, opening, projection, summary, tables
@@ -15,17 +16,26 @@ from tacit.privacy.ledger.prices import Prices
 from tacit.privacy.ledger.tables import log, streams
 from tacit.privacy.ledger.terms import Head, Summary
 
-Entries = Iterable["Row[tuple[int, str, str, str, str, str | None]]"]
-"""(seq, kind, body, previous, hash, format), in order."""
+
+class Entry(NamedTuple):
+    """A row of the log."""
+
+    seq: int
+    kind: str
+    body: str
+    previous: str
+    hash: str
+    format: str | None
 
 
-def entries(connection: Connection, until: Head | None = None) -> Entries:
-    """The log, or its beginning up to an entry."""
-    query = select(log.c.seq, log.c.kind, log.c.body, log.c.previous, log.c.hash, log.c.format).order_by(log.c.seq)
-    return connection.execute(query if until is None else query.where(log.c.seq <= until.seq))
+def entries(connection: Connection, until: Head | None = None) -> Iterator[Entry]:
+    """The log, or its beginning up to an entry, in order."""
+    query = select(*(log.c[name] for name in Entry._fields)).order_by(log.c.seq)
+    for row in connection.execute(query if until is None else query.where(log.c.seq <= until.seq)):
+        yield Entry(*row)
 
 
-def replay(found: Entries, replica: Connection, *, keep: bool = False) -> Head:
+def replay(found: Iterable[Entry], replica: Connection, *, keep: bool = False) -> Head:
     """Check and apply each entry; with `keep`, also write it into the replica's own log."""
     head = chain.GENESIS
     for row in found:
@@ -38,7 +48,7 @@ def replay(found: Entries, replica: Connection, *, keep: bool = False) -> Head:
             )
         try:
             if keep:
-                replica.execute(insert(log), dict(row._mapping))
+                replica.execute(insert(log), row._asdict())
             projection.apply(replica, row.seq, row.kind, json.loads(row.body))
         except Exception as error:  # whatever a forged entry provokes
             raise LedgerError(

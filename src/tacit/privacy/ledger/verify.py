@@ -11,8 +11,9 @@ from collections import Counter
 from typing import Any
 
 from sqlalchemy import Connection, Table, func, select
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
-from tacit.errors import LedgerError
+from tacit.errors import LedgerError, TacitError
 from tacit.privacy.accounting import rdp_curve
 from tacit.privacy.budget import Adjacency, Budget
 from tacit.privacy.events import additive_delta, from_json
@@ -38,6 +39,15 @@ from tacit.privacy.ledger.terms import Verification
 
 def verify(connection: Connection, keys: KeyRing) -> Verification:
     """Check everything; a LedgerError names the first difference."""
+    try:
+        return _verify(connection, keys)
+    except (LedgerError, DBAPIError, UnicodeDecodeError):
+        raise
+    except (TacitError, InvalidRequestError, ValueError, TypeError, LookupError, ArithmeticError) as error:
+        raise LedgerError(integrity.damaged(f"a value cannot be read: {type(error).__name__}")) from None
+
+
+def _verify(connection: Connection, keys: KeyRing) -> Verification:
     integrity.check_pages(connection)
     memory = engine.connect(None)
     try:
