@@ -115,6 +115,15 @@ def test_a_trigger_that_was_taken_away_is_noticed(path: Path) -> None:
         ledger.verify()
 
 
+def test_values_are_compared_as_they_are_stored(path: Path) -> None:
+    """As a truth value 5 is what 1 is."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE roots SET enforced = 5 WHERE enforced = 1")
+        connection.commit()
+    with Ledger(path) as ledger, pytest.raises(LedgerError, match="table roots differs from the log"):
+        ledger.verify()
+
+
 @pytest.mark.parametrize("table", ["blocks", "grants", "charges", "lists", "profiles", "roots", "curves", "prices"])
 def test_tables_are_made_anew_from_the_log(path: Path, table: str, tmp_path: Path) -> None:
     """The first page of a table overwritten: the file cannot be used, and nothing is lost."""

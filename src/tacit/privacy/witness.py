@@ -38,9 +38,9 @@ def check(certificate: Certificate, ledger: Ledger) -> None:
                 "not rely on it"
             )
     want = composed(summary, broken(summary, ledger.keys.test))
+    _check_bounds(certificate.claims.certified, want)
     _check_tasks(certificate.claims.certified, want, summary)
     _check_mechanisms(certificate, summary)
-    _check_bounds(certificate.claims.certified, want)
 
 
 def _facts(certificate: Certificate, summary: Summary) -> Iterator[tuple[str, Any, Any]]:
