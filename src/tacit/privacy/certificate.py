@@ -40,8 +40,7 @@ class _Section(BaseModel):
 
 
 def _without_empty(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    """What a short stream does not need is not in its file, so certificates that were signed before it was thought of
-    keep their text."""
+    """What is not needed is not in the file, so certificates that were signed before it existed keep their text."""
     return {key: value for key, value in values.items() if key not in names or value}
 
 

@@ -1,5 +1,8 @@
 """The certificate for people: one page of plain text."""
 
+import hashlib
+from collections.abc import Mapping
+
 from tacit.privacy.certificate import Certificate, Certified, OverTasks
 
 _WIDTH = 100
@@ -61,10 +64,17 @@ def text(certificate: Certificate) -> str:
     for accepted in certificate.ledger.roll_backs_accepted:
         lines += _row("roll-back", f"accepted: {accepted}")
     lines += _row("ledger head", f"{certificate.ledger.head_seq} {certificate.ledger.head_hash}")
+    if certificate.release is not None:
+        tensors = certificate.release.tensors
+        lines += _row("model", f"{len(tensors):,} tensors, SHA-256 {_hash_of_all(tensors)}")
     lines += _row(
         "signed", "no" if certificate.signature is None else f"Ed25519, key {certificate.signature.public_key}"
     )
     return "\n".join(lines)
+
+
+def _hash_of_all(tensors: Mapping[str, str]) -> str:
+    return hashlib.sha256("".join(f"{name} {tensors[name]}\n" for name in sorted(tensors)).encode()).hexdigest()
 
 
 def _others(certified: Certified) -> list[str]:
@@ -97,6 +107,8 @@ def _over(rule: OverTasks, certified: Certified) -> str:
     known = all(task.epsilon is not None for task in certified.bounds)
     if rule.epsilon is None and known and any(task.mode == "open" for task in certified.bounds):
         return "not computed for open tasks"
+    if rule.epsilon is None and known and not rule.applies:
+        return "not computed for this stream"
     return _bound(rule.epsilon, rule.delta)
 
 
