@@ -13,9 +13,10 @@ two orthogonal contributions under one noise.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 
 from dp_accounting.dp_event import (
     ComposedDpEvent,
@@ -53,6 +54,16 @@ def epsilon(first: DpEvent, second: DpEvent, delta: float) -> float:
     """An ε such that exchanging a unit that meets `first` for one that meets `second` is (ε, δ)-indistinguishable, in
     both directions; infinite where none is known."""
     return _epsilon(*sorted((events.to_json(first), events.to_json(second))), float(delta))
+
+
+def worst(lists: Iterable[Sequence[str]], delta: float) -> float:
+    """The largest ε of an exchange between two of these lists of events (texts of `to_json`); 0 for fewer than two.
+
+    A list whose events are all in another one can only cost less, and is left out."""
+    counted = {tuple(sorted(one)): Counter(one) for one in lists}
+    largest = sorted(name for name, own in counted.items() if not any(own < other for other in counted.values()))
+    wholes = [events.compose(map(events.from_json, name)) for name in largest]
+    return max((epsilon(one, other, delta) for one, other in combinations(wholes, 2)), default=0.0)
 
 
 @lru_cache(maxsize=4096)

@@ -4,10 +4,8 @@ Guarantee: `reprice` refuses a certificate whose numbers its own tasks and mecha
 said to be. What was left out of the certificate altogether only a ledger knows: see `witness`.
 """
 
-import json
 import math
 from collections import defaultdict
-from itertools import combinations
 from typing import Any
 
 from tacit.errors import CertificateError
@@ -15,6 +13,7 @@ from tacit.privacy import accounting, exchange
 from tacit.privacy.budget import Adjacency
 from tacit.privacy.certificate import Certificate, TaskBound
 from tacit.privacy.composition import composed_times, costliest, whole
+from tacit.privacy.events import to_json
 
 Events = list[dict[str, Any]]
 
@@ -51,11 +50,10 @@ def reprice(certificate: Certificate) -> None:
         cost = accounting.epsilon(whole(events), certified.delta, certificate.adjacency)
         at_least(certified.epsilon, cost, f"{what} the mechanisms that read one block cost")
     if certificate.adjacency is Adjacency.REPLACE_ONE:
-        lists = [list(bound.events) for bound in certified.bounds if bound.events] + _by_block(certificate)
-        distinct = {json.dumps(events, sort_keys=True): whole(events) for events in lists}
-        for one, other in combinations(distinct.values(), 2):
-            cost = exchange.epsilon(one, other, certified.delta)
-            at_least(certified.epsilon, cost, f"{what} a unit replaced by one of another part or task loses")
+        lists = [*(list(bound.events) for bound in certified.bounds if bound.events), *_by_block(certificate)]
+        texts = [[to_json(whole([event])) for event in events] for events in lists]
+        cost = exchange.worst(texts, certified.delta)
+        at_least(certified.epsilon, cost, f"{what} a unit replaced by one of another part or task loses")
 
 
 def _in_several(certificate: Certificate, n: int) -> float:
