@@ -7,10 +7,11 @@ import pytest
 from dp_accounting.dp_event import DpEvent
 from scipy.stats import norm
 
-from tacit.errors import BudgetExceeded
-from tacit.privacy import accounting, calibrate, exchange
+from tacit.errors import BudgetExceeded, CertificateError
+from tacit.privacy import accounting, calibrate, exchange, signing
 from tacit.privacy.accounting import rdp_curve
 from tacit.privacy.budget import Adjacency, Budget
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import (
     compose,
     gaussian,
@@ -253,3 +254,16 @@ def test_plans_are_found_that_fit_together() -> None:
     assert calibrate.fits_mixed([[rare], [rare]], REPLACE, 1)
     more = Budget(epsilon=1.04, delta=DELTA, adjacency=Adjacency.REPLACE_ONE)
     assert calibrate.fits_mixed([[rare], [plain]], more, 1)
+
+
+def test_a_certificate_that_states_the_worst_leaf_only_is_refused(ledger: Ledger) -> None:
+    rare, plain = lists_that_fit_alone()
+    number = stream(ledger, Budget(epsilon=1.2, delta=DELTA, adjacency=Adjacency.REPLACE_ONE))
+    blocks = [ledger.block(number, name, size=1000) for name in ("january", "february")]
+    ledger.commit({blocks[0].id: [rare], blocks[1].id: [plain]})
+    true = issue(ledger, number, method="m")
+    signing.reprice(true)
+    forged = true.model_dump(mode="json")
+    forged["claims"]["certified"]["epsilon"] = max(one["epsilon"] for one in forged["claims"]["certified"]["tasks"])
+    with pytest.raises(CertificateError, match=r"replaced by one of another part or task loses 1\.034"):
+        signing.reprice(Certificate.model_validate(forged))
