@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,23 @@ def test_a_certificate_of_another_ledger_is_noticed(book: Path, tmp_path: Path) 
         "ledger", "verify", "--ledger", tmp_path / "other", "--certificate", tmp_path / "c.json", code=1
     ).output
     assert "rolled back, or is another ledger" in output
+
+
+def test_a_damaged_ledger_is_noticed_and_made_anew(book: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(book)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'ix_blocks_stream'").fetchone()
+    whole = book.read_bytes()
+    book.write_bytes(whole[: page * 4096 - 60] + bytes(50) + whole[page * 4096 - 10 :])
+    output = tacit("ledger", "verify", "--ledger", book, code=1).output
+    assert output.count("\n") == 1 and "damaged" in output and "tacit ledger rebuild --into NEW" in output
+    damaged = book.read_bytes()
+    done = tacit("ledger", "rebuild", "--ledger", book, "--into", tmp_path / "new").output
+    assert "rebuilt and in order" in done and book.read_bytes() == damaged
+    assert "exists" in tacit("ledger", "rebuild", "--ledger", book, "--into", tmp_path / "new", code=1).output
+    for end in ("", "-wal", "-shm"):
+        Path(f"{book}{end}").unlink(missing_ok=True)
+    (tmp_path / "new").rename(book)
+    assert "in order" in tacit("ledger", "verify", "--ledger", book, "--certificate", tmp_path / "c.json").output
 
 
 def test_no_ledger_is_one_sentence(tmp_path: Path) -> None:

@@ -136,6 +136,9 @@ def test_every_month_is_charged_once_and_certified(tmp_path: Path) -> None:
         certificate = Certificate.load(found.certificate)
         assert certificate.epsilon is not None and certificate.epsilon <= 2.0
         assert certificate.epsilon == found.metrics["epsilon_certified"]["per_record"]
+    for release in sorted((folder / "seeds" / "seed-0" / "releases").iterdir()):  # the ledger has gone on since
+        done = CliRunner().invoke(app, ["certificate", "verify", str(release), "--ledger", str(ledger)])
+        assert done.exit_code == 0 and "2 files, all as they were certified" in done.output, done.output
     assert json.loads((folder / "metrics.json").read_text())["tasks"] == 3
 
 

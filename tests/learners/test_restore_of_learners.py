@@ -34,14 +34,16 @@ def test_it_is_the_same_after_a_release_and_goes_on_the_same(name: str, tmp_path
     learner = started(name, **given(name))
     release = learn(learner, vault, [0, 1])[-1]
     assert same(release.tensors, twins[1].tensors)
-    release.save(tmp_path / "release")
+    written = release.save(tmp_path / "release")
 
     loaded = Release.load(tmp_path / "release")
     assert same(loaded.tensors, release.tensors)
     assert (loaded.task, loaded.tasks, loaded.info, loaded.method) == (
         release.task, release.tasks, release.info, release.method
     )  # fmt: skip
-    assert loaded.certificate == release.certificate
+    assert loaded.certificate == written and written.release is not None
+    assert written.model_copy(update={"release": None}) == release.certificate
+    assert set(written.release.tensors) == set(release.tensors)
     x = torch.from_numpy(records(0, part=1)[0])
     reader = started(name, loaded.info, **given(name))
     reader.restore(loaded.tensors, loaded.tasks)  # to predict, no vault is needed

@@ -3,18 +3,22 @@
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from tacit.commands._shared import Json, out, sentences
+from tacit.commands._shared import Json, looked_at, out, sentences
 from tacit.errors import CertificateError
 from tacit.words import close
+
+if TYPE_CHECKING:
+    from tacit.privacy.certificate import Certificate
 
 CERTIFIED = "CERTIFIED"
 """Begins the line with the bound."""
 GIVE = "give a certificate file, or the folder of a run or of a release"
+Checked = Annotated[Path, typer.Argument(metavar="RELEASE", help="The folder of a release, or a certificate file.")]
 
 
 class ShowsPaths(TyperGroup):
@@ -51,27 +55,78 @@ def show(
 
 
 @certificate.command("sign")
-def sign(file: Path, key: Annotated[Path, typer.Option(help="Private key of `tacit keys signing`.")]) -> None:
-    """Sign a certificate in place."""
-    from tacit.privacy import signing
+def sign(path: Checked, key: Annotated[Path, typer.Option(help="Private key of `tacit keys signing`.")]) -> None:
+    """Sign a certificate in place; that of a release only if model and files are those that it names."""
+    from tacit.privacy import binding, signing
     from tacit.privacy.certificate import Certificate
 
     with sentences():
-        signing.sign(Certificate.load(file), key).save(file)
+        file, release = located(path)
+        found = Certificate.load(file)
+        if release is not None:
+            binding.check(release, found)
+        signing.sign(found, key).save(file)
         out.print(f"signed {file}")
 
 
 @certificate.command("verify")
-def verify(file: Path, key: Annotated[Path, typer.Option(help="The issuer's public key.")]) -> None:
-    """Check the signature, and price the certificate's events again. Needs nothing but the two files."""
-    from tacit.privacy import signing
+def verify(
+    path: Checked,
+    key: Annotated[Path | None, typer.Option(help="The issuer's public key: who signed it.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="The ledger it was charged to: every event is priced again from there.")
+    ] = None,
+) -> None:
+    """Check a release: its model and files, its certificate's numbers and signature, and with a ledger all events."""
+    from tacit.privacy import signing, witness
     from tacit.privacy.certificate import Certificate
 
     with sentences():
+        file, release = located(path)
         found = Certificate.load(file)
-        signing.verify(found, key)
+        model = bound_to(found, release)
+        if key is not None:
+            signing.verify(found, key)
+        signature = "signed with the key given" if key is not None else _own_signature(found)
+        charged = "no ledger was given, so events that it leaves out would not be noticed"
+        if ledger is not None:
+            with looked_at(ledger) as book:
+                witness.check(found, book)
+            charged = f"as entry {found.ledger.head_seq} of the ledger has it, every event priced again"
         bound = "no finite epsilon is certified" if found.epsilon is None else f"ε = {found.epsilon:.4g} is certified"
-        out.print(f"genuine; {bound}")
+        for name, said in (("model", model), ("signature", signature), ("charges", charged)):
+            out.print(f"{name:<10} {said}")
+        out.print(f"{'in order' if key is None else 'genuine'}; {bound}")
+
+
+def _own_signature(found: "Certificate") -> str:
+    from tacit.privacy import repricing, signing
+
+    if found.signature is None:
+        repricing.reprice(found)
+        return "none: whoever can write to the folder may have made it"
+    return f"by the key {signing.verify_own(found)}; give the issuer's with --key to see whose it is"
+
+
+def bound_to(found: "Certificate", release: Path | None) -> str:
+    """Check that the release is the one that is certified; what can be said of it."""
+    from tacit.privacy import binding
+
+    if found.release is None:
+        return binding.BEFORE
+    if release is None:
+        return "not checked: give the folder of the release"
+    binding.check(release, found)
+    return f"{len(found.release.tensors)} tensors and {len(found.release.files)} files, all as they were certified"
+
+
+def located(path: Path) -> tuple[Path, Path | None]:
+    """A certificate file, and the folder of its release where it lies in one."""
+    if not path.exists():
+        raise CertificateError(f"there is no file or folder {path}; {GIVE}")
+    file = _last(path) if path.is_dir() else path
+    whole = file.name == "certificate.json" and (path.is_dir() or (file.parent / "release.json").exists())
+    return file, file.parent if whole else None
 
 
 @certificate.command("schema")

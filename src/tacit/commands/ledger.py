@@ -10,13 +10,13 @@ from rich.table import Table
 
 from tacit.commands import _decisions
 from tacit.commands._shared import Json, LedgerPath, looked_at, out, sentences, stream_named
-from tacit.errors import LedgerError
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger import UnitTotal
 
 ledger = typer.Typer(
-    no_args_is_help=True, help="What was charged: show, meter, log, verify; and decisions: raise, officers, reanchor."
+    no_args_is_help=True,
+    help="What was charged: show, meter, log, verify, rebuild; and decisions: raise, officers, reanchor.",
 )
 
 
@@ -132,25 +132,43 @@ def meter(
 def verify(
     ledger: LedgerPath,
     certificate: Annotated[
-        Path | None, typer.Option(help="Also check that this certificate's head is in the chain.")
+        Path | None,
+        typer.Option(help="Also check this certificate, or that of a release: its head, and every event priced again."),
     ] = None,
 ) -> None:
-    """Recompute everything from the events: hashes, tables, prices."""
+    """Check the database file, and recompute everything from the events: hashes, tables, prices."""
+    from tacit.commands.certificate import bound_to, located
+    from tacit.privacy import repricing, witness
     from tacit.privacy.certificate import Certificate
-    from tacit.privacy.ledger import Head
 
     with sentences(), looked_at(ledger, checking=True) as book:
         found = book.verify()
         if certificate is not None:
-            said = Certificate.load(certificate).ledger
-            if said.id != book.id or not book.contains(Head(seq=said.head_seq, hash=said.head_hash)):
-                raise LedgerError(
-                    f"the head in {certificate} is not in this ledger: it was rolled back, or is another ledger"
-                )
+            file, release = located(certificate)
+            said = Certificate.load(file)
+            bound_to(said, release)
+            repricing.reprice(said)
+            witness.check(said, book)
         out.print(
             f"in order: {found.entries} entries, {found.streams} streams, {found.blocks} blocks, {found.grants} grants"
         )
         out.print(_decisions.signing(book.officers()))
+
+
+@ledger.command("rebuild")
+def rebuild(
+    ledger: LedgerPath, into: Annotated[Path, typer.Option(help="A new file; the damaged one is not changed.")]
+) -> None:
+    """Make a damaged ledger anew from its log, in another file, and verify that one."""
+    from tacit.privacy.ledger import rebuild as made_anew
+
+    with sentences():
+        found = made_anew(ledger, into)
+        out.print(
+            f"rebuilt and in order: {found.entries} entries, {found.blocks} blocks, {found.grants} grants in {into}; "
+            f"keys and anchor stay: move {ledger}, {ledger}-wal and {ledger}-shm away, then {into} to {ledger}, and say "
+            f"so with tacit ledger reanchor --ledger {ledger} --why …"
+        )
 
 
 @ledger.command("log")

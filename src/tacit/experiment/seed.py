@@ -27,7 +27,7 @@ from tacit.learners import find
 from tacit.learners.core import Step
 from tacit.learners.learner import Learner, admit
 from tacit.learners.networks import NamedNetwork
-from tacit.learners.release import Release
+from tacit.learners.release import Release, recertify
 from tacit.privacy import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.keys import KeyRing
@@ -150,9 +150,9 @@ class SeedRun:
             self.examiner.check(self.learner)
             self.held.check(self.learner)
             lists = self.learner.charges() + self.labels.charges() + self.examiner.charges()
-            times = self.stream.info.tasks_per_unit
-            if times == 1 or not lists or calibrate.fits_mixed(lists, self.budget, times):
-                info = self.stream.info
+            info = self.stream.info
+            alone = (times := info.tasks_per_unit) == 1 and self.budget.adjacency != "replace-one"
+            if alone or not lists or calibrate.fits_mixed(lists, self.budget, times):
                 terms = StreamTerms(name=info.name, budget=self.budget, tasks_per_unit=times, public=info.public)
                 self.vault.ledger.check_room(terms, lists)
                 return
@@ -244,7 +244,7 @@ class SeedRun:
             self.held.settle(self.vault)
         self.learner.saved(self.vault.find(self.stream.info.name, info.name, self._part()), self.vault)
         if not self.stream.info.public:
-            self.learner.certify(block, self.vault).save(self._place(info) / "certificate.json")
+            recertify(self._place(info), self.learner.certify(block, self.vault))
         self._forget_features(info)
 
     def _forget_features(self, info: TaskInfo) -> None:

@@ -116,7 +116,7 @@ class Learner(Ending, Core):
         self._check_learnt()
         if self.ledger is not None and self.store is None and self.holds and self.stream_.task(self.learnt) is not None:
             warn_of_no_store(type(self).__name__)
-        self.last_release().save(Path(folder))
+        self.certificate_ = self.last_release().save(Path(folder))
         if (block := getattr(self, "unsaved_", None)) is not None:
             self.saved(block, self._open())
             self.unsaved_ = None

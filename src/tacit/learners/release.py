@@ -11,6 +11,7 @@ from torch import Tensor
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError
 from tacit.learners.stored import Stored
+from tacit.privacy.binding import CERTIFICATE, MODEL, bind, bind_again
 from tacit.privacy.certificate import Certificate
 
 
@@ -30,25 +31,31 @@ class Release:
     settings: Stored | None = None
     """Of the learner. None: it was saved before releases held them."""
 
-    def save(self, folder: Path) -> None:
-        """Write `model.safetensors`, `certificate.json` and, last, `release.json`: with it the release is whole."""
+    def save(self, folder: Path) -> Certificate:
+        """Write `model.safetensors`, `certificate.json` and, last, `release.json`: with it the release is whole.
+
+        Returns the certificate that was written, which names the hashes of model and files."""
         folder.mkdir(parents=True, exist_ok=True)
-        model = folder / "model.safetensors"
+        model = folder / MODEL
         model.unlink(missing_ok=True)
         # As bytes: files that safetensors makes by itself are for their owner only, and a release is to be read.
-        model.write_bytes(save({name: value.contiguous() for name, value in self.tensors.items()}))
-        self.certificate.save(folder / "certificate.json")
+        files = {MODEL: save({name: value.contiguous() for name, value in self.tensors.items()})}
+        model.write_bytes(files[MODEL])
         facts = {"method": self.method, "task": asdict(self.task), "stream": asdict(self.info)}
         facts |= {} if self.settings is None else {"settings": dict(self.settings.plain), "code": self.settings.code}
         draft = folder / "release.json.new"
-        draft.write_text(json.dumps(facts | {"learnt": [asdict(task) for task in self.tasks]}, indent=2))
+        files["release.json"] = json.dumps(facts | {"learnt": [asdict(task) for task in self.tasks]}, indent=2).encode()
+        draft.write_bytes(files["release.json"])
+        bound = bind(self.certificate, self.tensors, files)
+        bound.save(folder / CERTIFICATE)
         draft.replace(folder / "release.json")
+        return bound
 
     @classmethod
     def load(cls, folder: Path) -> "Release":
         try:
             facts = json.loads((folder / "release.json").read_text())
-            tensors = load_file(folder / "model.safetensors")
+            tensors = load_file(folder / MODEL)
         except FileNotFoundError as error:
             raise LearnerError(
                 f"{folder} holds no whole release: {Path(str(error.filename)).name} is missing"
@@ -60,9 +67,14 @@ class Release:
             tensors=tensors,
             info=StreamInfo(**stream | {"shape": tuple(stream["shape"]), "tasks": tuple(map(_task, stream["tasks"]))}),
             tasks=tuple(map(_task, facts["learnt"])),
-            certificate=Certificate.load(folder / "certificate.json"),
+            certificate=Certificate.load(folder / CERTIFICATE),
             settings=Stored(plain=facts["settings"], code=tuple(facts["code"])) if "settings" in facts else None,
         )
+
+
+def recertify(folder: Path, certificate: Certificate) -> None:
+    """Put a newer certificate, of later charges too, in the place of that of the release in this folder."""
+    bind_again(certificate, folder).save(folder / CERTIFICATE)
 
 
 def _task(facts: dict[str, Any]) -> TaskInfo:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import PlanError
+from tacit.privacy import exchange
 from tacit.privacy.accounting import Method, epsilon, rdp_curve, rdp_to_epsilon
-from tacit.privacy.budget import Budget
+from tacit.privacy.budget import Adjacency, Budget
 from tacit.privacy.events import compose, gaussian, poisson_gaussian, repeat, to_json
 
 NANO = 10**9
@@ -34,7 +35,11 @@ _MOST_TRIALS = 60
 
 def price(event: DpEvent, budget: Budget, times: int = 1, method: Method = Method.BEST) -> int:
     """What `times` such events cost at the budget's δ and adjacency, in nano-ε rounded up."""
-    value = epsilon(repeat(event, times), budget.delta, budget.adjacency, method)
+    return nano(epsilon(repeat(event, times), budget.delta, budget.adjacency, method))
+
+
+def nano(value: float) -> int:
+    """An ε in nano-ε, rounded up."""
     return min(math.ceil(Fraction(value) * NANO), INFINITE_PRICE) if math.isfinite(value) else INFINITE_PRICE
 
 
@@ -49,15 +54,21 @@ def fits(event: DpEvent, budget: Budget, times: int = 1) -> bool:
 
 
 def fits_mixed(lists: Sequence[Sequence[DpEvent]], budget: Budget, times: int) -> bool:
-    """Whether any `times` of these lists, met by one unit in as many tasks, stay within the budget.
+    """Whether any `times` of these lists, met by one unit in as many tasks, stay within the budget, and under
+    replace-one any two such choices, one for each of the units that are exchanged.
 
     As the gate asks: every choice is priced where there are few, else the largest Rényi curves are added up."""
     shown = {tuple(sorted(to_json(event) for event in one)): one for one in lists}
     counted = {name: Counter(name) for name in shown}
     largest = [shown[name] for name, events in counted.items() if not any(events < other for other in counted.values())]
-    if math.comb(len(largest) + times - 1, times) <= MOST_CHOICES:
+    replace_one = budget.adjacency is Adjacency.REPLACE_ONE
+    if math.comb(len(largest) + times - 1, times) <= MOST_CHOICES or (replace_one and times == 1):
         choices = combinations_with_replacement(largest, times)
-        return all(fits(compose([event for one in choice for event in one]), budget) for choice in choices)
+        wholes = [compose([event for one in choice for event in one]) for choice in choices]
+        if not all(fits(whole, budget) for whole in wholes):
+            return False
+        pairs = combinations(wholes, 2) if replace_one else ()
+        return all(nano(exchange.epsilon(*pair, budget.delta)) <= allowance(budget) for pair in pairs)
     curves = [rdp_curve(compose(one), budget.adjacency) for one in largest]
     worst = [times * max(at_order) for at_order in zip(*curves, strict=True)]
     return rdp_to_epsilon(worst, budget.delta) <= budget.epsilon

@@ -39,10 +39,9 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
 
 
-def _without_empty(values: dict[str, Any], name: str) -> dict[str, Any]:
-    """What a short stream does not need is not in its file, so certificates that were signed before it was thought of
-    keep their text."""
-    return {key: value for key, value in values.items() if key != name or value}
+def _without_empty(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    """What is not needed is not in the file, so certificates that were signed before it existed keep their text."""
+    return {key: value for key, value in values.items() if key not in names or value}
 
 
 class Library(_Section):
@@ -237,10 +236,21 @@ class SameUnits(_Section):
     accountant: str
 
 
+class ReleaseSection(_Section):
+    """Which release the certificate speaks of: SHA-256 in hexadecimal."""
+
+    tensors: dict[str, str]
+    """Of each tensor of the model: its type, shape and values."""
+    files: dict[str, str]
+    """Of each file of the release, the certificate aside."""
+
+
 class Signature(_Section):
     algorithm: Literal["Ed25519"] = "Ed25519"
     public_key: str
     value: str
+    covers: Literal["certificate", "certificate and public key"] = "certificate"
+    """The first signatures did not cover the public key that stands beside them."""
 
 
 class Certificate(_Section):
@@ -273,6 +283,8 @@ class Certificate(_Section):
     """What else went into the release, in the learner's words: other streams, public records."""
     same_units: SameUnits | None = None
     """None: the ledger has no other private stream."""
+    release: ReleaseSection | None = None
+    """None: of no release, or made before certificates named their model."""
 
     @property
     def epsilon(self) -> float | None:
@@ -286,13 +298,16 @@ class Certificate(_Section):
 
     @model_serializer(mode="wrap")
     def _as_before(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without_empty(_without_empty(_without_empty(plain(self), "other_mechanisms"), "beside"), "same_units")
+        return _without_empty(plain(self), "other_mechanisms", "beside", "same_units", "release")
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2)
 
     def save(self, path: str | Path) -> None:
-        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+        """The whole file or none of it."""
+        draft = Path(f"{path}.new")
+        draft.write_text(self.to_json() + "\n", encoding="utf-8")
+        draft.replace(path)
 
     @classmethod
     def load(cls, path: str | Path) -> "Certificate":

@@ -1,5 +1,8 @@
 """The certificate for people: one page of plain text."""
 
+import hashlib
+from collections.abc import Mapping
+
 from tacit.privacy.certificate import Certificate, Certified, OverTasks
 
 _WIDTH = 100
@@ -62,6 +65,9 @@ def text(certificate: Certificate) -> str:
     for accepted in certificate.ledger.roll_backs_accepted:
         lines += _row("roll-back", f"accepted: {accepted}")
     lines += _row("ledger head", f"{certificate.ledger.head_seq} {certificate.ledger.head_hash}")
+    if certificate.release is not None:
+        tensors = certificate.release.tensors
+        lines += _row("model", f"{len(tensors):,} tensors, SHA-256 {_hash_of_all(tensors)}")
     lines += _row(
         "signed", "no" if certificate.signature is None else f"Ed25519, key {certificate.signature.public_key}"
     )
@@ -96,6 +102,10 @@ def _same_units(certificate: Certificate) -> list[str]:
     return [*lines, *capped]
 
 
+def _hash_of_all(tensors: Mapping[str, str]) -> str:
+    return hashlib.sha256("".join(f"{name} {tensors[name]}\n" for name in sorted(tensors)).encode()).hexdigest()
+
+
 def _others(certified: Certified) -> list[str]:
     """The tasks that have no line of their own."""
     losses = [task.epsilon for task in certified.bounds[min(_TASKS, len(certified.tasks)) :]]
@@ -126,6 +136,8 @@ def _over(rule: OverTasks, certified: Certified) -> str:
     known = all(task.epsilon is not None for task in certified.bounds)
     if rule.epsilon is None and known and any(task.mode == "open" for task in certified.bounds):
         return "not computed for open tasks"
+    if rule.epsilon is None and known and not rule.applies:
+        return "not computed for this stream"
     return _bound(rule.epsilon, rule.delta)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from dp_accounting import dp_event
 
-from tacit.privacy import accounting, events
+from tacit.privacy import accounting, events, exchange
 from tacit.privacy.budget import Adjacency, Budget
 from tacit.privacy.certificate import Certified, OverTasks, TaskBound, TasksAlike
 from tacit.privacy.ledger import Alike, BlockStatement, Summary
@@ -102,7 +102,10 @@ def _over_tasks(summary: Summary) -> list[OverTasks]:
             rule=name, epsilon=finite(epsilon), delta=delta, tasks=n, applies=name == applies, holds_for=holds_for
         )
 
-    apart = not _correlated(summary, n)  # else the tasks of one unit share noise: no rule for independent ones holds
+    # Tasks of one unit that share noise have no rule for independent ones. Under replace-one, parts and tasks that
+    # promise different things are met by the one unit and not by the other: only the ledger's own bound covers that.
+    mixed = budget.adjacency is Adjacency.REPLACE_ONE and len({text for one in summary.alike for text in one.lists}) > 1
+    apart = not (mixed or _correlated(summary, n))
 
     def _all(method: accounting.Method) -> float:
         return together(tasks, n, budget.delta, budget.adjacency, method) if apart else math.inf
@@ -112,8 +115,10 @@ def _over_tasks(summary: Summary) -> list[OverTasks]:
     by_accountant = summary.epsilon if applies == "accountant" else _all(best)
     by_filter = summary.epsilon if applies == "adaptive filter" else _all(accounting.Method.RDP)
     basic = sum(times * _loss(one) for one, times in costliest(tasks, n)) if apart else math.inf
+    in_one_task = math.inf if mixed else max(map(_loss, tasks), default=0.0)
+    parallel = summary.epsilon if applies == "parallel" else in_one_task
     return [
-        rule("parallel", max(map(_loss, tasks), default=0.0), budget.delta, "a unit that is in one task only"),
+        rule("parallel", parallel, budget.delta, "a unit that is in one task only"),
         rule("basic", basic, min(1.0, n * budget.delta), f"a unit in {n} tasks, plans chosen in any way"),
         rule("accountant", by_accountant, budget.delta, f"a unit in {n} tasks whose plans were fixed in advance"),
         rule(
@@ -148,16 +153,17 @@ def together(tasks: Iterable[Bound], n: int, delta: float, adjacency: Adjacency,
     if any(task.mode == "open" or (_loss(task) > 0 and not task.events) or task.epsilon is None for task, _ in worst):
         return math.inf
     counted = [(event, times) for task, times in worst for event in task.events]
-    return accounting.epsilon(_composed(counted), delta, adjacency, method)
+    return accounting.epsilon(composed_times(counted), delta, adjacency, method)
 
 
 def whole(listed: Iterable[dict[str, Any]]) -> dp_event.DpEvent:
     """Events of a certificate, composed."""
-    return _composed((event, 1) for event in listed)
+    return composed_times((event, 1) for event in listed)
 
 
-def _composed(listed: Iterable[tuple[dict[str, Any], int]]) -> dp_event.DpEvent:
-    """Equal events are counted, not repeated: a stream may have thousands of tasks."""
+def composed_times(listed: Iterable[tuple[dict[str, Any], int]]) -> dp_event.DpEvent:
+    """Events of a certificate, each so many times, composed. Equal ones are counted, not repeated: a stream may have
+    thousands of tasks."""
     counts: Counter[str] = Counter()
     for event, times in listed:
         counts[json.dumps(event)] += times
@@ -178,6 +184,8 @@ def _curve(summary: Summary, epsilon: float) -> tuple[tuple[float | None, float]
     def at(delta: float) -> tuple[float | None, float]:
         composed = (whole(json.loads(text) for text in each) for each in lists)
         losses = [accounting.epsilon(one, delta, budget.adjacency) for one in composed]
+        if budget.adjacency is Adjacency.REPLACE_ONE:
+            losses.append(exchange.worst(lists, delta))
         return finite(max(losses, default=0.0)), delta
 
     larger = [at(budget.delta * 1e2)] if budget.delta * 1e2 < 1 else []

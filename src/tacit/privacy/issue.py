@@ -75,7 +75,7 @@ def issue(
     if tuning == "not accounted" and not terms.public:
         ledger.policy.require("allow_uncharged_tuning", what="a certificate of a model tuned on uncharged private data")
     test_keys = ledger.keys.test
-    certified = composed(summary, _reason(summary, test_keys))
+    certified = composed(summary, broken(summary, test_keys))
     if (by := metered_by(summary)) is not None:
         certified = certified.model_copy(update={"accountant": certified.accountant.replace(summary.accountant, by)})
     refuting = [
@@ -172,7 +172,8 @@ def _same_units(ledger: Ledger, summary: Summary, *, certified: bool) -> SameUni
     )
 
 
-def _reason(summary: Summary, test_keys: bool) -> str | None:
+def broken(summary: Summary, test_keys: bool) -> str | None:
+    """Why nothing finite is certified; None where something is."""
     if test_keys:
         return "the keys of sampler and noise are test keys that anyone can recompute: not private"
     if summary.reanchored:

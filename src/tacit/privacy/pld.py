@@ -79,6 +79,39 @@ def delta(event: DpEvent, epsilon: float, adjacency: Adjacency, scale: float) ->
         return float(losses.get_delta_for_epsilon(epsilon)) + _slack(inside, adjacency)
 
 
+def exchange_epsilon(removed: DpEvent, added: DpEvent, both: DpEvent, delta: float, scale: float) -> float:
+    """The smallest ε it can show at δ for a unit that leaves `removed` while another enters `added` and both meet
+    `both`: what one direction of the first loses, the other direction of the second does."""
+    sides = ((removed, Adjacency.ADD_OR_REMOVE), (added, Adjacency.ADD_OR_REMOVE), (both, Adjacency.REPLACE_ONE))
+    shifts = [_only_gaussians(_parts(event), adjacency) for event, adjacency in sides]
+    if None not in shifts:
+        return _gaussian_epsilon(math.hypot(*(shift for shift in shifts if shift is not None)), delta)
+    inside = [(_parts(event), adjacency) for event, adjacency in sides]
+    pure = math.fsum(_pure(*side) for side in inside)
+    target = delta - math.fsum(_slack(*side) for side in inside)
+    if target <= 0 or not 0 < scale < math.inf:
+        return pure
+    steps = math.fsum(times for parts, _ in inside for _, times in parts.values())
+    grid = max(_grid(scale, *side, steps=steps) for side in inside)
+    with np.errstate(all="ignore"):
+        losses = _exchanged(sides, grid)
+        found = losses.get_epsilon_for_delta(target)
+        holds = losses.get_delta_for_epsilon(found) <= delta
+    return min(pure, _round_up(found) if holds else math.inf)
+
+
+def _exchanged(sides: tuple[tuple[DpEvent, Adjacency], ...], grid: float) -> Any:
+    for _ in range(20):
+        try:
+            out, into, together = (_composed(event, adjacency, grid) for event, adjacency in sides)
+        except _TooManyPoints as too_many:
+            grid *= 1.1 * too_many.args[0]
+            continue
+        turned = library.PrivacyLossDistribution(into._pmf_add, into._pmf_remove)
+        return out.compose(turned, _TAIL).compose(together, _TAIL)
+    raise Unsupported
+
+
 def _parts(event: DpEvent, times: int = 1, coins: bool = False) -> Parts:
     """Equal events once, with how often they happen; `coins`: as if every coin let its event happen."""
     match event:
@@ -133,8 +166,8 @@ def _slack(inside: Parts, adjacency: Adjacency) -> float:
     return 1e-13 + math.fsum(times * one(event) for event, times in inside.values())
 
 
-def _grid(scale: float, inside: Parts, adjacency: Adjacency) -> float:
-    steps = math.fsum(times for _, times in inside.values())
+def _grid(scale: float, inside: Parts, adjacency: Adjacency, steps: float | None = None) -> float:
+    steps = math.fsum(times for _, times in inside.values()) if steps is None else steps
     width = 2 * math.fsum(_largest_loss(event, adjacency) for event, _ in inside.values())
     grid = max(min(scale, math.sqrt(scale)) / (_FINENESS * math.sqrt(steps)), _FINEST, width / _STEP_POINTS)
     if not grid < 700:  # e^grid overflows

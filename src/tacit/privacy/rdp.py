@@ -49,7 +49,9 @@ def curve(event: DpEvent, adjacency: Adjacency, orders: tuple[float, ...] = ORDE
     """An upper bound on the Rényi divergence of every order; infinite where none is known.
 
     Additive δ is not part of it: bill it beside the curve. Under replace-one a unit moves a sum by twice as
-    much, so the noise counts half; Poisson sampling has no bound there.
+    much, so the noise counts half; Poisson sampling has no bound there. A curve under replace-one is at least twice the
+    one under add-or-remove, so a bound on sums of the former also bounds a removal from one block with an addition to
+    another.
     """
     with np.errstate(all="ignore"):
         values = _curve(event, adjacency, orders)
@@ -122,9 +124,12 @@ def _curve(event: DpEvent, adjacency: Adjacency, orders: tuple[float, ...]) -> A
         case RepeatAndSelectDpEvent():
             one = np.nan_to_num(_curve(event.event, adjacency, orders), nan=math.inf, posinf=math.inf)
             if np.any(np.isfinite(one)):
-                return np.asarray(
+                found = np.asarray(
                     reference._compute_rdp_repeat_and_select(np.array(orders), one, event.mean, event.shape)
                 )
+                if adjacency is Adjacency.REPLACE_ONE:  # selection costs something whatever is selected from
+                    found = np.maximum(found, 2 * _curve(event, Adjacency.ADD_OR_REMOVE, orders))
+                return found
     return np.full(len(orders), math.inf)
 
 

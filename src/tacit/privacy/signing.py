@@ -5,7 +5,7 @@ prices the events in the certificate again, so a signed number that its own even
 """
 
 import base64
-import math
+import json
 import os
 from pathlib import Path
 
@@ -14,7 +14,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit.errors import CertificateError
-from tacit.privacy.certificate import Certificate, Signature, TaskBound
+from tacit.privacy.certificate import Certificate, Signature
+from tacit.privacy.repricing import reprice
+
+__all__ = ["new_key", "reprice", "sign", "verify", "verify_own"]
 
 
 def new_key(path: str | Path) -> Path:
@@ -47,11 +50,17 @@ def sign(certificate: Certificate, key: str | Path) -> Certificate:
         raise CertificateError(f"{key} is not an Ed25519 private key; make one with `tacit keys signing`")
     reprice(certificate)  # nobody should sign a number that its own events do not support
     public = private.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    signature = Signature(
-        public_key=base64.b64encode(public).decode(),
-        value=base64.b64encode(private.sign(certificate.canonical())).decode(),
-    )
-    return certificate.model_copy(update={"signature": signature})
+    draft = Signature(public_key=base64.b64encode(public).decode(), value="", covers="certificate and public key")
+    value = base64.b64encode(private.sign(_payload(certificate, draft))).decode()
+    return certificate.model_copy(update={"signature": draft.model_copy(update={"value": value})})
+
+
+def _payload(certificate: Certificate, signature: Signature) -> bytes:
+    """What is signed: the certificate, and what stands beside the signature itself."""
+    if signature.covers == "certificate":  # the first signatures
+        return certificate.canonical()
+    beside = signature.model_dump(mode="json", exclude={"value"})
+    return json.dumps(beside, sort_keys=True, separators=(",", ":")).encode() + b"\n" + certificate.canonical()
 
 
 def verify(certificate: Certificate, public_key: str | Path) -> None:
@@ -66,48 +75,31 @@ def verify(certificate: Certificate, public_key: str | Path) -> None:
         public = None
     if not isinstance(public, Ed25519PublicKey):
         raise CertificateError(f"{public_key} is not an Ed25519 public key; ask the issuer for theirs")
+    _check(certificate, certificate.signature, public)
+
+
+def verify_own(certificate: Certificate) -> str:
+    """The same with the public key that the certificate names, which is returned: whose it is, the caller must know."""
+    if certificate.signature is None:
+        raise CertificateError("this certificate is not signed; ask its issuer for a signed one")
     try:
-        public.verify(base64.b64decode(certificate.signature.value), certificate.canonical())
+        named = base64.b64decode(certificate.signature.public_key, validate=True)
+        public = Ed25519PublicKey.from_public_bytes(named)
+    except ValueError:
+        raise CertificateError("the certificate names no Ed25519 public key; ask its issuer for the original") from None
+    _check(certificate, certificate.signature, public)
+    return certificate.signature.public_key
+
+
+def _check(certificate: Certificate, signature: Signature, public: Ed25519PublicKey) -> None:
+    raw = public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    try:
+        public.verify(base64.b64decode(signature.value), _payload(certificate, signature))
+        same = base64.b64decode(signature.public_key) == raw
     except (InvalidSignature, ValueError):
+        same = False
+    if not same:
         raise CertificateError(
             "the signature does not fit: this certificate was changed after it was signed, or another key signed it"
-        ) from None
+        )
     reprice(certificate)
-
-
-def reprice(certificate: Certificate) -> None:
-    """Raise CertificateError where a bound is smaller than its own events, tasks or mechanisms allow.
-
-    Tasks of different events that are counted together have no events to price: what they state is at most what is
-    certified, and a unit's composition that would need them is refused."""
-    from tacit.privacy import accounting
-    from tacit.privacy.composition import together, whole
-
-    certified = certificate.claims.certified
-    for bound in certified.bounds:
-        if bound.mode == "committed" and bound.epsilon is not None:
-            cost = accounting.epsilon(whole(bound.events), bound.delta, certificate.adjacency)
-            name = f"task {bound.task}" if isinstance(bound, TaskBound) else f"one of {bound.tasks} tasks"
-            _at_least(bound.epsilon, cost, f"{name} states ε = {bound.epsilon:.4g}, but its events cost")
-    if certified.epsilon is None:
-        return
-    applying = [rule for rule in certified.over_tasks if rule.applies]
-    expected = "parallel" if certificate.unit.max_tasks_per_unit == 1 else None
-    if len(applying) != 1 or (expected and applying[0].rule != expected):
-        raise CertificateError("the certificate does not say which rule of composition applies; do not rely on it")
-    what = f"the certified ε is {certified.epsilon:.4g}, but"
-    for bound in certified.bounds:
-        _at_least(certified.epsilon, math.inf if bound.epsilon is None else bound.epsilon, f"{what} one task costs")
-    n = min(certificate.unit.max_tasks_per_unit, certified.all_tasks)
-    if n > 1 and all(bound.mode == "committed" for bound in certified.bounds):
-        cost = together(certified.bounds, n, certified.delta, certificate.adjacency, accounting.Method.BEST)
-        _at_least(certified.epsilon, cost, f"{what} a unit in {n} tasks loses")
-    for mechanism in certificate.mechanisms:
-        for read in mechanism.reads:
-            cost = accounting.epsilon(whole([read["event"]]), certified.delta, certificate.adjacency)
-            _at_least(certified.epsilon, cost, f"{what} one of its mechanisms costs")
-
-
-def _at_least(stated: float, cost: float, what: str) -> None:
-    if not cost <= stated * (1 + 1e-6) + 1e-9:
-        raise CertificateError(f"{what} {cost:.4g}; do not rely on it")

@@ -3,6 +3,7 @@
 from tacit.privacy.ledger.entries import Entry
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.officers import NOT_AUTHENTICATED, Officer
+from tacit.privacy.ledger.rebuilding import rebuild
 from tacit.privacy.ledger.terms import (
     Alike,
     BlockRow,
@@ -40,4 +41,5 @@ __all__ = [
     "UnitTotal",
     "Use",
     "Verification",
+    "rebuild",
 ]

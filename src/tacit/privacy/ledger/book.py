@@ -15,11 +15,11 @@ from sqlalchemy import Connection, Engine
 from tacit.errors import LedgerError
 from tacit.privacy.budget import Budget
 from tacit.privacy.keys import KeyRing
-from tacit.privacy.ledger import chain, copies, engine, officers, opening, schema
+from tacit.privacy.ledger import chain, copies, engine, history, officers, opening, schema
 from tacit.privacy.ledger.anchor import Anchor
 from tacit.privacy.ledger.chain import Transaction
 from tacit.privacy.ledger.prices import Prices
-from tacit.privacy.ledger.terms import Head
+from tacit.privacy.ledger.terms import Head, Summary
 from tacit.privacy.policy import Cap, Policy
 
 
@@ -115,6 +115,11 @@ class Book:
         """Whether the chain has this entry: a certificate's head must be in it."""
         with self._read() as connection:
             return opening.contains(connection, head)
+
+    def summary_at(self, head: Head, stream: str) -> Summary:
+        """What a certificate of the stream of this identity said just after an entry, from the log alone."""
+        with self._read() as connection:
+            return history.summary_at(connection, head, stream, self.id)
 
     @property
     def policy(self) -> Policy:

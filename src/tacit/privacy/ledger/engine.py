@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, MultipleResultsFound, NoResultFound
 from sqlalchemy.pool import NullPool, StaticPool
 
 from tacit.errors import LedgerError
@@ -96,11 +96,13 @@ def sentences(where: str) -> Iterator[None]:
     """Turn what the database says into what a person can do about it."""
     try:
         yield
-    except (DBAPIError, sqlite3.Error) as error:
+    except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
         raise LedgerError(_sentence(where, error)) from None
+    except (NoResultFound, MultipleResultsFound):  # a row that every ledger has once
+        raise LedgerError(f"the ledger {where} {DAMAGED}; nothing was charged") from None
 
 
-def _sentence(where: str, error: DBAPIError | sqlite3.Error) -> str:
+def _sentence(where: str, error: DBAPIError | sqlite3.Error | UnicodeDecodeError) -> str:
     text = str(error.orig if isinstance(error, DBAPIError) else error)
     for sign, sentence in _SIGNS:
         if sign in text:
@@ -108,13 +110,20 @@ def _sentence(where: str, error: DBAPIError | sqlite3.Error) -> str:
     return f"the ledger {where} could not be used ({text}); nothing was charged"
 
 
+DAMAGED = (
+    "is damaged; rebuild it from its log with `tacit ledger rebuild --into NEW`, or restore the file and its anchor "
+    "from a backup"
+)
 _SIGNS = (
     ("locked", "is locked by another process; wait for it to finish or end it"),
     ("disk is full", "cannot grow: the disk is full; free some space and try again"),
     ("readonly", "is read-only; make the file and its folder writable"),
     ("read-only", "is read-only; make the file and its folder writable"),
     ("not a database", "is not a SQLite file or is damaged; check the path, or restore the file from its backup"),
-    ("malformed", "is damaged; restore the file and its anchor from a backup"),
+    ("malformed", DAMAGED),
+    ("decode", DAMAGED),
+    ("no such table", DAMAGED),
+    ("no such column", DAMAGED),
     ("unable to open", "cannot be opened; check that its folder exists and is writable"),
     ("disk I/O", "could not be read or written (disk error or no space left); check the disk"),
     ("append-only", "refused to change its log: the log is append-only"),

@@ -1,7 +1,8 @@
 """The gate: what may be promised to the units of a stream. Nothing passes that does not fit.
 
 Guarantee: after every commit, reservation and open block, one unit that is in at most `tasks_per_unit` tasks stays
-within the stream's (ε, δ), and within the cap over all streams where the policy has one. Lists that are fixed in
+within the stream's (ε, δ), also where it is replaced by a unit of another part or task, and within the cap over all
+streams where the policy has one. Lists that are fixed in
 advance are priced by the predicate of calibration; different lists, open blocks among them, by the k largest
 Rényi curves; plans chosen as one goes over several tasks by a Rényi filter.
 """
@@ -19,11 +20,11 @@ from sqlalchemy import Connection, Row, select
 
 from tacit.errors import BudgetExceeded, LedgerError
 from tacit.privacy.accounting import ORDERS, rdp_to_epsilon
-from tacit.privacy.budget import Budget
+from tacit.privacy.budget import Adjacency, Budget
 from tacit.privacy.calibrate import INFINITE_PRICE, NANO, allowance
 from tacit.privacy.events import to_json
 from tacit.privacy.filters import RenyiFilter, cost_units
-from tacit.privacy.ledger import profile, recurring
+from tacit.privacy.ledger import pairs, profile, recurring
 from tacit.privacy.ledger.prices import Prices, extra_delta
 from tacit.privacy.ledger.profile import Face, budget_of
 from tacit.privacy.ledger.tables import streams
@@ -63,6 +64,8 @@ def _check_stream(connection: Connection, stream: Row[Any], extra: dict[int, tup
             nano = prices.nano(connection, face.events or (), budget, 1)
             if not within(nano, budget):
                 _refuse(stream.name, 1, nano, budget)
+        if budget.adjacency is Adjacency.REPLACE_ONE:
+            _check_exchange(connection, stream, extra, prices)
         return
     groups = profile.roots(connection, stream.id, extra)
     faces = {face for group in groups for face in group}
@@ -78,6 +81,21 @@ def _check_stream(connection: Connection, stream: Row[Any], extra: dict[int, tup
     by_curves = units(rdp_to_epsilon(tuple(curve), budget.delta - extra_delta))
     if len(faces) == 1 or not within(by_curves, budget):  # equal tasks: the tasks to come count too
         _refuse(stream.name, k, by_curves if exact is None else exact, budget)
+
+
+def _check_exchange(
+    connection: Connection, stream: Row[Any], extra: dict[int, tuple[int, Face]], prices: Prices
+) -> None:
+    """A unit may be replaced by one of another part or task: both leaves then pay, each one side."""
+    budget = budget_of(stream)
+    faces = frozenset().union(*profile.roots(connection, stream.id, extra))
+    nano = pairs.worst(connection, faces, budget, prices, new={face for _, face in extra.values()})
+    if not within(nano, budget):
+        raise BudgetExceeded(
+            f"replacing a unit of {stream.name!r} by one of another part or task would cost ε = {shown(nano)} at "
+            f"δ = {budget.delta:g} with the reads asked for, its budget is ε = {budget.epsilon:g}; use more noise, "
+            "fewer steps or a smaller rate, or the same plan for all parts and tasks"
+        )
 
 
 def _refuse(name: str, k: int, nano: int, budget: Budget) -> None:

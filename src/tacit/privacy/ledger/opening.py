@@ -9,14 +9,16 @@ import os
 import uuid
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, Engine, select
+from sqlalchemy.exc import InvalidRequestError
 
 from tacit.errors import LedgerError
 from tacit.privacy.keys import KeyRing
 from tacit.privacy.ledger import chain, copies, schema
 from tacit.privacy.ledger.anchor import Anchor
-from tacit.privacy.ledger.engine import keep_write_ahead_log, transaction
+from tacit.privacy.ledger.engine import DAMAGED, keep_write_ahead_log, transaction
 from tacit.privacy.ledger.tables import log
 from tacit.privacy.ledger.terms import Head
 from tacit.privacy.policy import Policy
@@ -50,7 +52,7 @@ def prepare(
                         _begin(connection, _keys(path, keys, new=True), policy, why)
     witnessed = None if anchor is None else _witnessed(engine, anchor, where)  # before the snapshot: others write
     with transaction(engine, where, write=False) as connection:
-        body = json.loads(connection.execute(select(log.c.body).where(log.c.seq == 1)).scalar_one())
+        body = _first(connection, where)
     seen = None if anchor is None else copies.recall(body["id"])  # before the snapshot, too
     with transaction(engine, where, write=False) as connection:
         if witnessed is not None and not contains(connection, witnessed):
@@ -64,6 +66,15 @@ def prepare(
     if ring.identity("ledger", body["id"]) != body["check"]:
         raise LedgerError(f"the keys given for {where} belong to another ledger; restore the right ones")
     return body["id"], ring
+
+
+def _first(connection: Connection, where: str) -> dict[str, Any]:
+    """What the first entry says: the id, and a check of the keys."""
+    try:
+        body = json.loads(connection.execute(select(log.c.body).where(log.c.seq == 1)).scalar_one())
+        return {name: body[name] for name in ("id", "check")}
+    except (InvalidRequestError, ValueError, TypeError, LookupError):
+        raise LedgerError(f"the ledger {where} {DAMAGED}; nothing was charged") from None
 
 
 def begun(engine: Engine, where: str) -> bool:

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, insert, select
 
+from tacit.privacy import exchange
 from tacit.privacy.accounting import rdp_curve
 from tacit.privacy.budget import Adjacency, Budget
-from tacit.privacy.calibrate import price
+from tacit.privacy.calibrate import nano, price
 from tacit.privacy.events import additive_delta
 from tacit.privacy.ledger import eventlists
 from tacit.privacy.ledger.eventlists import Texts
@@ -34,6 +35,7 @@ class Prices:
     def __init__(self) -> None:
         self._nanos: dict[_PriceKey, int] = {}
         self._curves: dict[tuple[str, str], Curve] = {}
+        self._exchanges: dict[tuple[str, str, float], int] = {}
 
     def nano(self, connection: Connection, events: Texts, budget: Budget, times: int) -> int:
         """The nano-ε, rounded up, of a unit that meets the whole list `times` times."""
@@ -43,6 +45,15 @@ class Prices:
     def nano_of(self, connection: Connection, name: str, budget: Budget, times: int) -> int:
         """The same for a stored list."""
         return self._nano(connection, (name, str(budget.adjacency), budget.delta, times), None, budget)
+
+    def exchanged(self, first: Texts, second: Texts, budget: Budget) -> int:
+        """The nano-ε, rounded up, of a unit that meets one list exchanged for a unit that meets the other."""
+        one, other = sorted((eventlists.digest(first), eventlists.digest(second)))
+        key = (one, other, budget.delta)
+        if key not in self._exchanges:
+            wholes = (eventlists.composed(first), eventlists.composed(second))
+            _remember(self._exchanges, key, nano(exchange.epsilon(*wholes, budget.delta)), self.most)
+        return self._exchanges[key]
 
     def curve(self, connection: Connection, events: Texts | str, adjacency: Adjacency) -> Curve:
         """The Rényi curve of the whole list (its texts or its name) on the grid of orders."""
@@ -59,9 +70,9 @@ class Prices:
     def keep(self, connection: Connection, names: Iterable[str]) -> None:
         """Write what was worked out for these stored lists; call inside the write transaction."""
         wanted = set(names)
-        for (name, adjacency, delta, times), nano in self._nanos.items():
+        for (name, adjacency, delta, times), cost in self._nanos.items():
             if name in wanted and _price_row(connection, (name, adjacency, delta, times)) is None:
-                row = {"list_hash": name, "adjacency": adjacency, "delta": delta, "times": times, "nano": nano}
+                row = {"list_hash": name, "adjacency": adjacency, "delta": delta, "times": times, "nano": cost}
                 connection.execute(insert(prices), row)
         for (name, adjacency), curve in self._curves.items():
             if name in wanted:

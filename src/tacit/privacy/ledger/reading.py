@@ -15,7 +15,7 @@ from tacit.privacy.accounting import ORDERS, rdp_to_epsilon
 from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import INFINITE_PRICE
 from tacit.privacy.filters import UNITS, RenyiFilter
-from tacit.privacy.ledger import chain, eventlists, profile, recurring
+from tacit.privacy.ledger import chain, eventlists, pairs, profile, recurring
 from tacit.privacy.ledger.making import row_of, stream_row, terms_of
 from tacit.privacy.ledger.prices import Prices
 from tacit.privacy.ledger.profile import NANO, Face, budget_of
@@ -39,6 +39,7 @@ def epsilon(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[f
     if k == 1:
         faces = profile.distinct_faces(connection, stream.id)
         worst = max((face_epsilon(connection, face, budget, prices) for face in faces), default=0.0)
+        worst = max(worst, _real(pairs.worst(connection, faces, budget, prices)))
         return worst, FILTER if any(face.limits for face in faces) else EXACT
     groups = profile.roots(connection, stream.id, {}, touched=True)
     if not groups:

@@ -2,17 +2,18 @@
 
 Guarantee: a unit meets one leaf of each of at most k roots, so it meets some k of the lists that roots show. With few
 different lists every such choice is priced as a whole, by the predicate of calibration; a list whose events are all
-in another list can only cost less and is left out. Valid for plans that were fixed in advance.
+in another list can only cost less and is left out. Under replace-one every two choices are also priced as an exchange
+of a unit that meets the one for a unit that meets the other. Valid for plans that were fixed in advance.
 """
 
 import math
 from collections import Counter
 from collections.abc import Mapping
-from itertools import chain, combinations_with_replacement
+from itertools import chain, combinations, combinations_with_replacement
 
 from sqlalchemy import Connection
 
-from tacit.privacy.budget import Budget
+from tacit.privacy.budget import Adjacency, Budget
 from tacit.privacy.calibrate import MOST_CHOICES
 from tacit.privacy.ledger import eventlists
 from tacit.privacy.ledger.eventlists import Texts
@@ -47,7 +48,11 @@ def worst(
     choices = (Counter(choice) for choice in combinations_with_replacement(largest, size))
     possible = [one for one in choices if all(times <= places[face] for face, times in one.items())]
     lists = [tuple(sorted(chain(*(_texts(connection, face) for face in one.elements())))) for one in possible]
-    return max(prices.nano(connection, events, budget, 1) for events in lists)
+    alone = max(prices.nano(connection, events, budget, 1) for events in lists)
+    if budget.adjacency is not Adjacency.REPLACE_ONE:
+        return alone
+    # The unit that leaves meets one choice, the one that comes another.
+    return max(alone, *(prices.exchanged(one, other, budget) for one, other in combinations(lists, 2)), 0)
 
 
 def largest(connection: Connection, groups: Mapping[frozenset[Face], int], k: int) -> tuple[str, ...] | None:
