@@ -38,9 +38,12 @@ class Made(tuple[Any, ...]):
 
 
 def open_source(source: Any, shape: tuple[int, ...] | None) -> Source:
-    """Arrays `(x, y[, ids])`, a Dataset of `(x, y[, id])` (features are read when sampled), or an iterable of such.
+    """Arrays `(x, y[, ids])`, a Dataset of `(x, y[, id])` (features are read when sampled), an iterable of such, or a
+    function that returns one of these.
 
     In place of an array x may be `Features`, which are made when sampled."""
+    if callable(source) and not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
+        source = source()
     if isinstance(source, tuple) and len(source) in (2, 3):
         found = _arrays(*source)
         if not isinstance(source, Made):

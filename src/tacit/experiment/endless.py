@@ -193,7 +193,7 @@ class EndlessRun:
         with self.vault.until_saved():
             with self.clock.part("admit"):
                 like = self.learner.like(task.info)
-                block = admit(self.vault, task.records(), self.stream.info, task.info, self.budget, like=like)
+                block = admit(self.vault, task.records, self.stream.info, task.info, self.budget, like=like)
                 if self.learner.wants_shown:
                     self.tests.show(self.learner, number)
             # Noise layers outside the vault draw the same when a task is learnt again.

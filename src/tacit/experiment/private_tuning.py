@@ -184,7 +184,7 @@ class _Tuning:
         run, task = self.run, self.run.stream[0]
         said = f"tuning {self.space.keys} on {task.info.name}, under one charge of ε = {run.budget.epsilon:g}"
         run.tell(Said(kind="notice", name=said))
-        admitted = admit(self.vault, task.records(), run.stream.info, task.info, run.budget)
+        admitted = admit(self.vault, task.records, run.stream.info, task.info, run.budget)
         asked, block = run.labels.cut(0, run.examiner.cut(0, admitted))
         winner = self.vault.umbrella([block], self.settled.plan, lambda rng: self._try(rng, asked, block))
         drawn, tensors = winner.result

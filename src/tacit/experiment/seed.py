@@ -263,7 +263,7 @@ class SeedRun:
         task = self.stream[number]
         with self.clock.part("admit"):
             like = self.learner.like(info)
-            admitted = admit(self.vault, task.records(), self.stream.info, task.info, self.budget, like=like)
+            admitted = admit(self.vault, task.records, self.stream.info, task.info, self.budget, like=like)
             if self.learner.wants_shown:
                 self.examiner.show(self.learner, number)
             asked, block = self.labels.cut(number, self.examiner.cut(number, admitted))

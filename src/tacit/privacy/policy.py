@@ -55,12 +55,22 @@ class Policy(BaseModel):
     """Keys that anyone can recompute, on private data."""
     allow_uncharged_tuning: bool = False
     """Repeated runs outside an umbrella charge."""
+    allow_code: tuple[str, ...] = ()
+    """SHA-256 of Python files that a release may name and that are run when it is opened with this ledger."""
     may_raise: tuple[str, ...] = ()
     """Who may raise the budget of a stream."""
     unit_cap: Cap | None = None
     """The cap of one unit over all streams of the ledger."""
 
-    @field_validator("may_raise", mode="before")
+    @field_validator("allow_code")
+    @classmethod
+    def _hashes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            if len(one) != 64 or set(one.lower()) - set("0123456789abcdef"):
+                raise ValueError("each entry must be a SHA-256, 64 hexadecimal digits (sha256sum FILE prints it)")
+        return tuple(one.lower() for one in value)
+
+    @field_validator("may_raise", "allow_code", mode="before")
     @classmethod
     def _names(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
@@ -96,8 +106,9 @@ class Policy(BaseModel):
             raise PolicyError(_sentence(cls, error, where)) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `Policy.parse` reads them back."""
-        return self.model_dump(mode="json")
+        """Plain JSON values; `Policy.parse` reads them back. Without code that is allowed it is as it was before there
+        could be some, and so is its digest."""
+        return self.model_dump(mode="json", exclude=None if self.allow_code else {"allow_code"})
 
     @property
     def digest(self) -> str:

@@ -246,7 +246,7 @@ class Vault(Once):
         """The labels whose noisy count reaches the plan's threshold. Then use `with_labels`."""
         records, keys = self._of(block), self.ledger.keys
         bill = self._bill("label set", block, plan.event, plan.describe())
-        counts = exits.label_counts(records, plan.labels_per_unit, keys.identity_key)
+        counts = exits.guarded(lambda: exits.label_counts(records, plan.labels_per_unit, keys.identity_key))
         # Without candidates the names are sorted: the order of the records must not show.
         names = sorted(counts, key=repr) if plan.candidates is None else plan.candidates
         noise_key = keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)
