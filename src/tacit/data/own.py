@@ -16,7 +16,7 @@ from tacit.data.declaration import Declaration
 from tacit.data.facts import plain_name
 from tacit.data.folders import ImageFolder
 from tacit.data.samples import Array, Floats
-from tacit.data.sources import as_read, tensor
+from tacit.data.sources import as_read, column, tensor
 from tacit.data.stream import Loader, Stream, Task, TaskInfo
 from tacit.data.tables import CSV, PARQUET, open_file, open_frame
 from tacit.errors import DataError
@@ -36,7 +36,7 @@ class Arrays:
 
     def __init__(self, declared: Declaration, x: Any, y: Any, task: Any = None, person: Any = None) -> None:
         self._declared = declared
-        self._x, self._y = np.asarray(x), np.asarray(y)
+        self._x, self._y = tensor(x, declared.shape).numpy() if isinstance(x, list) else np.asarray(x), column(y, "y")
         self._task = None if task is None else np.asarray(task)
         self._person = None if person is None or declared.unit == "record" else np.asarray(person)
         if self._x.dtype.kind not in "iufb":
@@ -173,10 +173,9 @@ def _arrow(values: Array) -> Any:
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError):
-        # What Arrow says may quote a record.
-        raise DataError(
-            "y, task and person must each hold whole numbers or texts, and one of them mixes kinds"
-        ) from None
+        # Several kinds: each value as a text by itself, so that none decides how the others are read.
+        known = (str, int, float, np.generic)
+        return pa.array([str(value) if isinstance(value, known) else None for value in values.tolist()], pa.string())
 
 
 def _tester(test: Reader, facts: TaskInfo) -> Loader:

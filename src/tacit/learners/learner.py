@@ -199,7 +199,7 @@ class Learner(Ending, Core):
 
     def _rows(self, x: Any) -> Tensor:
         """Records of the declared shape; all but bytes of pictures as floats, unless the network looks numbers up."""
-        rows, said = tensor(x), self.stream_
+        rows, said = tensor(x, self.stream_.shape), self.stream_
         if rows.shape[1:] != said.shape:
             of = f": features by {said.features}" if said.features else ""
             raise LearnerError(

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from tacit.data import records as data
+from tacit.data.places import as_declared
 from tacit.data.records import Records
 from tacit.data.stream import Label
 from tacit.errors import VaultError
@@ -49,12 +50,6 @@ class Admission:
         found = read() if declared.public else guarded(read, _SOURCE)
         if declared.budget.unit is Unit.PERSON and not found.has_ids:
             raise VaultError("the budget protects persons, so the source must say whose each record is: (x, y, ids)")
-        numbers = declared.labels is not None and isinstance(declared.labels[0], int)
-        if declared.labels is not None and found.y.dtype.kind in ("U" if numbers else "iuf"):
-            raise VaultError(
-                f"the declared labels are {'numbers' if numbers else 'texts'} and those of the records are not; "
-                "declare them as they are stored"
-            )
         stream = self.ledger.stream(
             StreamTerms(
                 name=declared.stream,
@@ -79,7 +74,8 @@ class Admission:
         if found.has_ids:
             found = found.only_units(self.ledger.enroll(stream, declared.task, found.names, declared.tasks_per_unit))
         if declared.labels is not None:
-            found = found.under(declared.labels, declared.other)
+            kind = as_declared(found.y, declared.labels)  # one odd label is one label outside, whatever its kind
+            found = replace(found, y=kind).under(declared.labels, declared.other)
         return self._hold(self.find(declared.stream, declared.task), found)
 
     def find(self, stream: str, task: str, part: str = "all") -> Block:
