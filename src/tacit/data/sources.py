@@ -103,7 +103,7 @@ def _dataset(data: Any, shape: tuple[int, ...] | None) -> Source:
     labels = column([row[0] for row in rest], "y") if rest else np.zeros(0, dtype=np.int64)
     ids = None
     if first is not None and len(first) > 2:
-        ids = _names([row[1] if len(row) > 1 else None for row in rest])
+        ids = _names([(*row, None)[1] for row in rest])
     like = torch.zeros(shape or ()) if first is None else _like(first[0], shape)
 
     def fetch(rows: Tensor) -> Tensor:
