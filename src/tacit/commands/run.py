@@ -66,6 +66,10 @@ def run(
     tasks: Annotated[
         int | None, typer.Option(min=1, help="Of a stream without end: learn up to so many tasks in all, for now.")
     ] = None,
+    accept_large_delta: Annotated[
+        bool,
+        typer.Option("--accept-large-delta", help="Of private data: a δ above one over the declared number of units."),
+    ] = False,
     processes: Processes = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -92,7 +96,8 @@ def run(
     from tacit.experiment.table import show
 
     with sentences():
-        config = named(what, asked(sets, method, epsilon, seeds))
+        twice = ["budget.accept_large_delta=true"] if accept_large_delta else []
+        config = named(what, [*asked(sets, method, epsilon, seeds), *twice])
         place = _place(what, config, folder, resume=resume)
     with sentences(), stopping(f"go on by: tacit run {shlex.quote(str(place))} --resume"):
         if tasks is not None and not isinstance(config, Endless):

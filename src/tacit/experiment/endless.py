@@ -39,6 +39,7 @@ from tacit.experiment.seed import BETWEEN_S, check_facts, new_learner, open_ledg
 from tacit.experiment.streams import check_sources, open_stream
 from tacit.learners.core import Step
 from tacit.learners.learner import Learner, admit
+from tacit.learners.rehearse import rehearse
 from tacit.learners.release import Release
 from tacit.privacy.budget import Budget
 from tacit.privacy.vault import Vault
@@ -97,6 +98,8 @@ def run_endless(
     learner.start(info)  # what is impossible is said before a folder is made
     Held(opened).check(learner)
     tests = _tests(config, opened, budget)
+    if book is not None:
+        rehearse(learner.rehearsal, info)
     begun = place.begin(config, resume=resume)
     assert isinstance(begun, Endless)
     with place.seed(seed).held(), threads(begun.threads or 1), ctrl_c(stop):

@@ -183,7 +183,7 @@ def check_ledger(config: Config, info: StreamInfo | None, ledger: str | Path | N
     """Where the charges go: a lasting ledger for private data, checked before a folder is made."""
     if info is None or info.public:
         return None
-    config.budget.make(info.unit)
+    config.budget.make(info.unit).check_units(info.units, repr(info.name))
     if config.repeatable_noise:
         raise ConfigError(
             "repeatable_noise = true makes noise that anyone can recompute, and this stream is private; set it to false"

@@ -23,8 +23,9 @@ from tacit.data.stream import Label, StreamInfo, TaskInfo
 from tacit.errors import LearnerError
 from tacit.learners import masks, weights
 from tacit.learners.consumption import Consumption
-from tacit.learners.expected import CertificateOnce, check_budget, for_tasks
+from tacit.learners.expected import CertificateOnce, check_budget, for_tasks, with_settings
 from tacit.learners.features import split
+from tacit.learners.ranges import Range, check_ranges
 from tacit.learners.release import Release
 from tacit.learners.stored import Stored
 from tacit.models.devices import check_device
@@ -90,6 +91,8 @@ class Core(ABC):
     """What tacit stands behind, in words."""
     remembers: ClassVar[bool] = True
     """Records of a task may be read in later ones; otherwise in their own only."""
+    ranges: ClassVar[Mapping[str, Range]] = {}
+    """Of settings that may be otherwise than in `tacit.learners.ranges`."""
     certificate_ = CertificateOnce()
     """Of the last release."""
     tuned_ = Tuned()
@@ -101,10 +104,19 @@ class Core(ABC):
     def __init_subclass__(cls) -> None:
         if "fit" in vars(cls):
             cls.fit = for_tasks(cls.fit)  # type: ignore[method-assign]
+        if "start" in vars(cls):
+            cls.start = with_settings(cls.start)  # type: ignore[method-assign]
 
+    @with_settings
     def start(self, stream: StreamInfo) -> None:
-        """Take up a stream: its public facts decide the outputs of the model."""
+        """Take up a stream: its public facts decide the outputs of the model. Settings are checked first."""
         check_budget(self.budget)
+        check_ranges(self)
+        if len(stream.labels) < 2:
+            raise LearnerError(
+                f"the stream {stream.name!r} declares one label, {stream.labels[0]!r}, and a model that knows no other "
+                "has nothing to learn; declare all labels that records may have"
+            )
         if stream.endless and not self.forever:
             from tacit.learners import ends
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tacit.data.stream import TaskInfo
 from tacit.errors import LearnerError, NotLearnt
+from tacit.learners.ranges import check_types
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 
@@ -34,6 +35,17 @@ def for_tasks(fit: Callable[..., None]) -> Callable[..., None]:
                 "began anew would charge the same people again"
             )
         fit(self, *given, **named)
+
+    return checked
+
+
+def with_settings(start: Callable[..., None]) -> Callable[..., None]:
+    """A learner's `start` looks at its settings only after their types were checked."""
+
+    @wraps(start)
+    def checked(self: Any, *given: Any, **named: Any) -> None:
+        check_types(self)
+        start(self, *given, **named)
 
     return checked
 

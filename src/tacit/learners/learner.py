@@ -19,6 +19,7 @@ from tacit.errors import LearnerError
 from tacit.learners.core import Core
 from tacit.learners.ending import Ending
 from tacit.learners.kept import warn_of_no_store
+from tacit.learners.rehearse import rehearse
 from tacit.learners.release import Release
 from tacit.learners.stored import Stored
 from tacit.plugins import code_hash, only_code, own_files
@@ -62,12 +63,26 @@ class Learner(Ending, Core):
             )
         x, vault = self._rows(X), self._open()
         self._check_new(vault, planned)
+        self._rehearse()
         source = (x, y) if ids is None else (x, y, ids)
         block = admit(vault, source, self.stream_, planned, self.budget, like=self.like(planned))
         with vault.until_saved():  # a task of several grants is taken up again from its first
             self.learn(planned, block, vault)
         self.unsaved_: Block | None = block
         return self
+
+    def rehearsal(self) -> Self:
+        """A learner with the same settings, which has learnt nothing and charges nothing."""
+        return type(self)(**self.get_params() | {"ledger": None, "store": None, "stream": None})
+
+    def _rehearse(self) -> None:
+        """Show on synthetic records that these settings work, once, before private ones are charged for."""
+        now = repr(self.settings())
+        if not self.stream_.public:
+            self.budget.check_units(self.stream_.units, repr(self.stream_.name))
+        if not self.stream_.public and getattr(self, "_shown_to_work", None) != now:
+            rehearse(self.rehearsal, self.stream_)
+            self._shown_to_work = now
 
     @property
     def wants_shown(self) -> bool:

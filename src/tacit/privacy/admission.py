@@ -46,6 +46,8 @@ class Admission:
         keys = self.ledger.keys
         if keys.test and not declared.public:
             self.ledger.policy.require("allow_test_keys", what=f"test keys on the private stream {declared.stream!r}")
+        if not declared.public:
+            declared.budget.check_units(declared.size, f"task {declared.task!r} of {declared.stream!r}")
         read = partial(data.read, source, keys.identity_key, declared.records_per_unit, declared.shape)
         found = read() if declared.public else guarded(read, _SOURCE)
         if declared.budget.unit is Unit.PERSON and not found.has_ids:
