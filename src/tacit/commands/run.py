@@ -63,6 +63,14 @@ def run(
     until: Annotated[
         str | None, typer.Option(metavar="TASK", help="Learn up to this task for now; --resume goes on later.")
     ] = None,
+    arrived: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TASK",
+            help="Of private data in one file that grows: the rows of this task have arrived since the last call. Rows "
+            "are never counted to find out.",
+        ),
+    ] = None,
     tasks: Annotated[
         int | None, typer.Option(min=1, help="Of a stream without end: learn up to so many tasks in all, for now.")
     ] = None,
@@ -81,6 +89,7 @@ def run(
     tacit run quickstart --method NaiveDPSGD --epsilon 0.5 --seeds 3
     tacit run mydata.yaml --ledger mydata.ledger
     tacit run mydata.yaml --ledger mydata.ledger --until 2026-03
+    tacit run runs/mydata-20260401-120000 --resume --arrived 2026-04
     tacit run runs/quickstart-20260101-120000 --resume
     tacit run hassanpour2022/endless --tasks 20
 
@@ -109,6 +118,10 @@ def run(
             raise ConfigError(
                 f"--until {until} is for a single run, and {what} is of the kind {config.kind!r}; leave it out"
             )
+        if arrived and isinstance(config, Sweep | Accumulation | Endless):
+            raise ConfigError(
+                f"--arrived {arrived[0]} is for a single run, and {what} is of the kind {config.kind!r}; leave it out"
+            )
         if isinstance(config, Sweep):
             with display(err, quiet=quiet) as tell:
                 cells = run_cells(config, place, ledger=ledger, processes=processes, tell=tell)
@@ -126,7 +139,10 @@ def run(
             _show_curves(config.kind, curves, as_json=as_json)
             return
         with display(err, quiet=quiet) as tell:
-            found = run_all(config, place, ledger=ledger, resume=resume, until=until, processes=processes, tell=tell)
+            found = run_all(
+                config, place, ledger=ledger, resume=resume, until=until, arrived=arrived or (), processes=processes,
+                tell=tell,
+            )  # fmt: skip
         if as_json:
             facts = {"folder": str(found.folder), "left": found.left, **found.metrics}
             out.print_json(json.dumps(facts, allow_nan=False))

@@ -5,6 +5,7 @@ task that is not declared is never read; a record with another label is dropped 
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -98,6 +99,7 @@ def from_datasets(declared: Declaration, tasks: Mapping[str, Any], *, test: Mapp
             info=facts,
             records=lambda: tasks.get(facts.name, []),
             test=None if tested is None else lambda: _stacked(tested, info.shape, facts),
+            arrived=lambda: facts.name in tasks,
         )
 
     return Stream(info, map(task, info.tasks))
@@ -158,7 +160,13 @@ def build(declared: Declaration, train: Reader, test: Reader | None) -> Stream:
             x, y, ids = train.read(facts.name)
             return (x, y) if ids is None else (x, y, ids)
 
-        return Task(info=facts, records=records, test=None if test is None else _tester(test, facts))
+        has = getattr(train, "has", None)
+        return Task(
+            info=facts,
+            records=records,
+            test=None if test is None else _tester(test, facts),
+            arrived=None if has is None else partial(has, facts.name),
+        )
 
     return Stream(info, map(task, info.tasks))
 

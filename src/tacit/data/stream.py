@@ -120,6 +120,8 @@ class Task:
     records: Loader = field(repr=False)
     """→ (x, y), (x, y, ids), a Dataset or an iterable: what the vault admits."""
     test: Loader | None = field(default=None, repr=False)
+    arrived: Callable[[], bool] | None = field(default=None, repr=False)
+    """Whether the file or folder that holds this task alone is there. None: it has none, only the owner can tell."""
     """→ (x, y) as arrays: a public test set. None: accuracy is a charged query."""
 
 

@@ -189,7 +189,7 @@ class RunFolder:
             begun = any(self.seed(seed).notes() for seed in seeds)
             if self.has_run and not (before or begun or isinstance(error, Stopped)):
                 shutil.rmtree(self.path / "seeds", ignore_errors=True)
-                for name in ("environment.json", "ledger.json", "config.yaml"):
+                for name in ("arrived.json", "environment.json", "ledger.json", "config.yaml"):
                     (self.path / name).unlink(missing_ok=True)
                 for folder in made:
                     if not any(folder.iterdir()):

@@ -6,7 +6,7 @@ charged to the ledger that is given, which outlives the folder; public data to o
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ import torch
 from tacit.data.stream import Stream, StreamInfo
 from tacit.errors import ConfigError
 from tacit.experiment import summary
+from tacit.experiment.arrival import arrivals, nothing_new
+from tacit.experiment.arrival import write as write_arrivals
 from tacit.experiment.config import Config
 from tacit.experiment.events import Said, Stop, Tell, ctrl_c
 from tacit.experiment.features import Place, notice
@@ -41,6 +43,7 @@ def run(
     ledger: str | Path | None = None,
     resume: bool = False,
     until: str | None = None,
+    arrived: Sequence[str] = (),
     processes: int | None = None,
     apart: bool = False,
     stream: Streams | None = None,
@@ -50,10 +53,11 @@ def run(
     """Run all seeds into the folder, or what is left of them.
 
     `config`: a configuration, or what names one (a preset, a file, plain values). `until`: the name of the last task to
-    learn for now; a later call with `resume` goes on, from the data as they are then. `processes`: how many seeds at a
-    time (default: as many as there are cores). `apart`: in processes of their own even if it is one at a time.
-    `stream`: a stream of your own for each seed, in place of the one that the configuration names; seeds then run one
-    after another in this process.
+    learn for now; a later call with `resume` goes on, from the data as they are then. `arrived`: tasks of private data
+    whose rows have arrived since the last call, where no file of their own says so (see `arrival`). `processes`:
+    how many seeds at a time (default: as many as there are cores). `apart`: in processes of their own even if it is one
+    at a time. `stream`: a stream of your own for each seed, in place of the one that the configuration names; seeds
+    then run one after another in this process.
     """
     config = config if isinstance(config, Config) else loaded(config)
     if config.kind != "run":
@@ -68,18 +72,28 @@ def run(
     info = _declared_info(config, stream)
     goal = None if until is None else _goal(until, info or open_stream(config.data, config.seeds[0]).info)
     book = check_ledger(config, info, place.ledger().get("path") if ledger is None and resume else ledger)
+    there: tuple[str, ...] | None = None
+    if book is not None and not place.finished and (resume or not place.has_run):
+        there = arrivals(_first_stream(config, stream), place, until=goal, arrived=arrived)
+        goal = len(there) if goal is None and info is not None and len(there) < len(info.tasks) else goal
     if info is not None and book is not None and not place.has_run:
         refuse_spent(info, book)
     if config.threads is None and not place.has_run:
         config = config.model_copy(update={"threads": max(1, cores // at_once)})
     with place.unless_refused(config.seeds):
+        begun = place.has_run
         config = place.begin(config, resume=resume)
+        if there is not None and not begun:
+            write_arrivals(place, there)
         if place.finished or (goal is not None and min(place.seed(seed).learnt for seed in config.seeds) >= goal):
+            if until is None and goal is not None and info is not None:
+                raise ConfigError(nothing_new(info, goal))
             if until is not None:
                 said(Said(kind="notice", name=f"{until} is learnt already; nothing was read, learnt or charged"))
             return summary.read(config, place)
         if info is not None and book is not None:
             point_to(book, place)
+            write_arrivals(place, there or ())
             said(Said(kind="notice", name=charged_to(config, info, book)))
         for sentence in () if stream is not None else notice(config.data.source, config.data.features):
             said(Said(kind="notice", name=sentence))
@@ -167,8 +181,11 @@ def _declared_info(config: Config, stream: Streams | None) -> StreamInfo | None:
     """The facts of a stream that may be private; named data sets are public, and are opened where they are used."""
     if stream is None and config.data.scenario != "declared":
         return None
-    opened = open_stream(config.data, config.seeds[0]) if stream is None else stream(config.seeds[0])
-    return opened.info
+    return _first_stream(config, stream).info
+
+
+def _first_stream(config: Config, stream: Streams | None) -> Stream:
+    return open_stream(config.data, config.seeds[0]) if stream is None else stream(config.seeds[0])
 
 
 def _goal(until: str, info: StreamInfo) -> int:
