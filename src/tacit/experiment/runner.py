@@ -19,6 +19,7 @@ from tacit.experiment import summary
 from tacit.experiment.arrival import arrivals, nothing_new
 from tacit.experiment.arrival import write as write_arrivals
 from tacit.experiment.config import Config
+from tacit.experiment.correction import corrected
 from tacit.experiment.events import Said, Stop, Tell, ctrl_c
 from tacit.experiment.features import Place, notice
 from tacit.experiment.folder import RunFolder, SeedFolder, write_json
@@ -82,6 +83,8 @@ def run(
         config = config.model_copy(update={"threads": max(1, cores // at_once)})
     with place.unless_refused(config.seeds):
         begun = place.has_run
+        if begun and resume and info is not None and book is not None:
+            corrected(config, place, info)
         config = place.begin(config, resume=resume)
         if there is not None and not begun:
             write_arrivals(place, there)

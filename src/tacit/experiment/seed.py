@@ -229,7 +229,7 @@ class SeedRun:
         """One task, from its records to its line in the log. What is billed stays resumable until all is saved."""
         info = self.labels.info.tasks[number]
         known = [note["accuracy"] for note in self.folder.notes() if note.get("task") == number and "accuracy" in note]
-        with self.vault.until_saved():
+        with self.vault.corrected(), self.vault.until_saved():
             if not released:
                 self._learn(number, info)
             with self.clock.part("evaluate"):  # what was asked and noted before a kill is not asked again

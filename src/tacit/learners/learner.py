@@ -66,7 +66,8 @@ class Learner(Ending, Core):
         self._rehearse()
         source = (x, y) if ids is None else (x, y, ids)
         block = admit(vault, source, self.stream_, planned, self.budget, like=self.like(planned))
-        with vault.until_saved():  # a task of several grants is taken up again from its first
+        # A task of several grants is taken up again from its first; after a failure also with corrected settings.
+        with vault.corrected(), vault.until_saved():
             self.learn(planned, block, vault)
         self.unsaved_: Block | None = block
         return self

@@ -144,6 +144,11 @@ class Admission:
         """`with vault.until_saved(): …; save(…)`: after a crash inside, the same calls give the same results."""
         return self._billing.until_saved()
 
+    def corrected(self) -> AbstractContextManager[None]:
+        """`with vault.corrected(): …`: what was charged for under other settings, and failed, is gone on with from the
+        first step that was not drawn."""
+        return self._billing.corrected()
+
     def settle(self, block: Block) -> None:
         """Mark all finished work on the block's stream as released: after a crash between its save and its mark."""
         self._billing.settle(block.stream_id)
