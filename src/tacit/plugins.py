@@ -14,7 +14,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import ConfigError, TacitError
+from tacit.errors import ConfigError, PolicyError, TacitError
 from tacit.words import install, nearest
 
 _ALLOWED: ContextVar[frozenset[str] | None] = ContextVar("SHA-256 of the files that may be run", default=None)
@@ -69,7 +69,7 @@ def from_file(place: str, what: str, error: type[TacitError]) -> Any:
         raise error(f"there is no Python file {file!r} with a {what} {name!r}; give it as file.py:Class")
     source = path.read_bytes()
     if (allowed := _ALLOWED.get()) is not None and (found := hashlib.sha256(source).hexdigest()) not in allowed:
-        raise error(
+        raise PolicyError(
             f"the {what} {place!r} is code that what is being opened names, and opening it runs no code; if you trust "
             f"the file, pass it yourself, or allow its SHA-256 {found}"
         )

@@ -23,7 +23,7 @@ from tacit.data.stream import Label, StreamInfo, TaskInfo
 from tacit.errors import LearnerError
 from tacit.learners import masks, weights
 from tacit.learners.consumption import Consumption
-from tacit.learners.expected import CertificateOnce, check_budget, for_tasks, with_settings
+from tacit.learners.expected import CertificateOnce, check_budget, check_labels, for_tasks, with_settings
 from tacit.learners.features import split
 from tacit.learners.ranges import Range, check_ranges
 from tacit.learners.release import Release
@@ -112,11 +112,7 @@ class Core(ABC):
         """Take up a stream: its public facts decide the outputs of the model. Settings are checked first."""
         check_budget(self.budget)
         check_ranges(self)
-        if len(stream.labels) < 2:
-            raise LearnerError(
-                f"the stream {stream.name!r} declares one label, {stream.labels[0]!r}, and a model that knows no other "
-                "has nothing to learn; declare all labels that records may have"
-            )
+        check_labels(stream)
         if stream.endless and not self.forever:
             from tacit.learners import ends
 
