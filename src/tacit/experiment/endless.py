@@ -16,6 +16,7 @@ from typing import Any
 
 from tacit.data.stream import Stream, StreamInfo
 from tacit.errors import BudgetExceeded, ConfigError, PolicyError
+from tacit.experiment.checks import check_facts, refuse_spent
 from tacit.experiment.clock import Clock
 from tacit.experiment.consumption import consumed
 from tacit.experiment.endless_config import Endless
@@ -32,10 +33,9 @@ from tacit.experiment.runner import (
     features_at,
     nobody,
     point_to,
-    refuse_spent,
     threads,
 )
-from tacit.experiment.seed import BETWEEN_S, check_facts, new_learner, open_ledger
+from tacit.experiment.seed import BETWEEN_S, new_learner, open_ledger
 from tacit.experiment.streams import check_sources, open_stream
 from tacit.learners.core import Step
 from tacit.learners.learner import Learner, admit

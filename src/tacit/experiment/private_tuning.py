@@ -20,11 +20,12 @@ from torch import Tensor
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import ConfigError, LearnerError
+from tacit.experiment.checks import refuse_spent
 from tacit.experiment.config import Config
 from tacit.experiment.evaluation import PublicTests
 from tacit.experiment.events import Said, Stop, Tell
 from tacit.experiment.folder import RunFolder, refuse_full
-from tacit.experiment.runner import Streams, available_cores, check_ledger, features_at, point_to, refuse_spent
+from tacit.experiment.runner import Streams, available_cores, check_ledger, features_at, point_to
 from tacit.experiment.search import Found, planner, save, with_settings
 from tacit.experiment.seed import SeedRun, new_learner, open_ledger
 from tacit.experiment.space import Settings, Space

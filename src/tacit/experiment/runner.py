@@ -18,13 +18,14 @@ from tacit.errors import ConfigError
 from tacit.experiment import summary
 from tacit.experiment.arrival import arrivals, nothing_new
 from tacit.experiment.arrival import write as write_arrivals
+from tacit.experiment.checks import refuse_spent
 from tacit.experiment.config import Config
 from tacit.experiment.correction import corrected
 from tacit.experiment.events import Said, Stop, Tell, ctrl_c
 from tacit.experiment.features import Place, notice
 from tacit.experiment.folder import RunFolder, SeedFolder, write_json
 from tacit.experiment.loading import for_seed, load
-from tacit.experiment.seed import needed_ledger, run_seed, tasks_read
+from tacit.experiment.seed import needed_ledger, run_seed
 from tacit.experiment.streams import check_sources, open_stream
 from tacit.experiment.summary import Summary
 from tacit.experiment.workers import run_workers
@@ -227,20 +228,6 @@ def _allows_unsafe(ledger: str | Path | None) -> bool:
         return False
     with Ledger(ledger) as book:
         return book.policy.allow_unsafe
-
-
-def refuse_spent(info: StreamInfo, ledger: Path) -> None:
-    """Records that were learnt from are not learnt from again: said before a folder is made."""
-    if not ledger.exists():
-        return
-    with Ledger(ledger) as book:
-        read = tasks_read(book, info.name)
-    spent = next((task.name for task in info.tasks if task.name in read), None)
-    if spent is not None:
-        raise ConfigError(
-            f"task {spent!r} of {info.name!r} was learnt from already, and {ledger} says what its people have lost; "
-            "use what that run released, go on with it by --resume, or declare new records as new tasks"
-        )
 
 
 def point_to(ledger: Path, place: RunFolder) -> None:

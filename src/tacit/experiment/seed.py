@@ -13,6 +13,7 @@ from typing import Any
 
 from tacit.data.stream import Stream, StreamInfo, TaskInfo
 from tacit.errors import ConfigError, TacitError
+from tacit.experiment.checks import check_facts
 from tacit.experiment.clock import Clock
 from tacit.experiment.config import Config
 from tacit.experiment.consumption import consumed
@@ -33,7 +34,6 @@ from tacit.privacy import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.keys import KeyRing
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger.tasks import task_states
 from tacit.privacy.vault import Vault
 
 BETWEEN_S = 0.1
@@ -81,16 +81,6 @@ def needed_ledger(info: StreamInfo, ledger: Path | None) -> Path:
     return ledger
 
 
-def check_facts(last: Release, info: StreamInfo) -> None:
-    """Refuse to go on from a release on a stream that is declared otherwise by now."""
-    if replace(last.info, features=last.info.features or info.features) != info:  # older ones lack the features
-        raise ConfigError(
-            f"the declared facts of {last.info.name!r} (tasks, sizes, labels, bounds, columns, how its files are read) "
-            f"are not those that {last.task.name!r} was learnt with; put them back, since what was planned and charged "
-            "rests on them"
-        )
-
-
 def new_learner(config: Config, budget: Budget, seed: int) -> Learner:
     """The method of a configuration."""
     make: Callable[..., Learner] = find(config.learner.method)
@@ -105,11 +95,6 @@ def planned(config: Config, folder: SeedFolder, stream: Stream) -> Learner:
         made = SeedRun(config, folder, stream, Vault(book), lambda said: None, Stop())
         made.plan()
     return made.learner
-
-
-def tasks_read(book: Ledger, stream: str) -> set[str]:
-    """The tasks of a stream that something was charged and read of."""
-    return {task for task, states in task_states(book, stream).items() if states}
 
 
 class SeedRun:

@@ -25,6 +25,8 @@ from tacit.learners import masks, weights
 from tacit.learners.consumption import Consumption
 from tacit.learners.expected import CertificateOnce, check_budget, check_labels, for_tasks, with_settings
 from tacit.learners.features import split
+from tacit.learners.progress import Claimed as Claimed
+from tacit.learners.progress import Step as Step
 from tacit.learners.ranges import Range, check_ranges
 from tacit.learners.release import Release
 from tacit.learners.stored import Stored
@@ -39,26 +41,6 @@ from tacit.privacy.vault import Vault
 
 Network = str | nn.Module | Callable[[StreamInfo], nn.Module]
 _KEPT: ContextVar[bool] = ContextVar("gradients are kept", default=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """Where a learner is: told to `watch` before each step, and once after the last one of a task."""
-
-    task: TaskInfo
-    step: int
-    of: int
-    before: bool = False
-    """A step of what comes before the task's own steps."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claimed:
-    """What the paper's own formula gives after some tasks: for the task that lost most, and in all."""
-
-    per_task: float
-    total: float
-    delta: float
 
 
 @dataclass(kw_only=True, eq=False)

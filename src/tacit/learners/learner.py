@@ -19,7 +19,7 @@ from tacit.errors import LearnerError
 from tacit.learners.core import Core
 from tacit.learners.ending import Ending
 from tacit.learners.kept import warn_of_no_store
-from tacit.learners.rehearse import rehearse
+from tacit.learners.rehearse import rehearse_once
 from tacit.learners.release import Release
 from tacit.learners.stored import Stored
 from tacit.plugins import code_hash, only_code, own_files
@@ -63,7 +63,7 @@ class Learner(Ending, Core):
             )
         x, vault = self._rows(X), self._open()
         self._check_new(vault, planned)
-        self._rehearse()
+        rehearse_once(self)
         source = (x, y) if ids is None else (x, y, ids)
         block = admit(vault, source, self.stream_, planned, self.budget, like=self.like(planned))
         # A task of several grants is taken up again from its first; after a failure also with corrected settings.
@@ -75,15 +75,6 @@ class Learner(Ending, Core):
     def rehearsal(self) -> Self:
         """A learner with the same settings, which has learnt nothing and charges nothing."""
         return type(self)(**self.get_params() | {"ledger": None, "store": None, "stream": None})
-
-    def _rehearse(self) -> None:
-        """Show on synthetic records that these settings work, once, before private ones are charged for."""
-        now = repr(self.settings())
-        if not self.stream_.public:
-            self.budget.check_units(self.stream_.units, repr(self.stream_.name))
-        if not self.stream_.public and getattr(self, "_shown_to_work", None) != now:
-            rehearse(self.rehearsal, self.stream_)
-            self._shown_to_work = now
 
     @property
     def wants_shown(self) -> bool:

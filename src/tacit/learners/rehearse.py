@@ -50,6 +50,16 @@ def rehearse(make: Callable[[], Any], info: StreamInfo) -> None:
         ) from None
 
 
+def rehearse_once(learner: Any) -> None:
+    """Refuse a started learner whose settings do not work on its private stream; the same settings are tried once."""
+    stream, now = learner.stream_, repr(learner.settings())
+    if not stream.public:
+        learner.budget.check_units(stream.units, repr(stream.name))
+        if getattr(learner, "rehearsed_", None) != now:
+            rehearse(learner.rehearsal, stream)
+            learner.rehearsed_ = now
+
+
 def _learn(learner: Any, info: StreamInfo, vault: Rehearsal) -> None:
     if learner.wants_held is not None:
         held = replace(info, name=f"{info.name} (held)")
