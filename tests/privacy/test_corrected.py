@@ -156,8 +156,10 @@ def test_a_refusal_before_the_charge_gives_the_reservation_back(tmp_path: Path) 
         net = nn.Linear(5, 2)
         vault.grant(block, PLAN, net, cross_entropy)
         torch.optim.SGD(net.parameters(), lr=-1)
-    assert states(vault) == ["VOID"]
-    train(vault, block, 0.1)
+    assert states(vault) == ["RESERVED"]  # the same work would find it again
+    with vault.corrected():
+        assert len(train(vault, block, 0.1)) == PLAN.steps
+    assert states(vault) == ["VOID", "RELEASED"]
 
 
 class Source:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import ConfigError, LearnerError
+from tacit.experiment.arrival import write as write_arrivals
 from tacit.experiment.checks import refuse_spent
 from tacit.experiment.config import Config
 from tacit.experiment.evaluation import PublicTests
@@ -200,6 +201,8 @@ class _Tuning:
         run.folder.note({"untrained": run.examiner.untrained(learner)})
         learner.restore(tensors, (asked,))
         self.place.lay_out(config)
+        if not run.stream.info.public:  # the first call of the run that goes on: it speaks for all tasks in one file
+            write_arrivals(self.place, [one.info.name for one in run.stream if one.arrived is None])
         if ledger is not None:
             point_to(ledger, self.place)
         release = learner.release(asked, block, self.vault)

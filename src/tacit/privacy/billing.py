@@ -108,11 +108,8 @@ class Biller:
         try:
             yield
         except BaseException:
-            for bill in self._inside:
-                if bill.charged:  # so that the same work can be taken up again in this process
-                    bill.journal.close()
-                else:  # nothing was read under it: it is given back
-                    bill.void()
+            for bill in self._inside:  # so that the same work can be taken up again in this process
+                bill.journal.close()
             raise
         finally:
             self._later = None
@@ -214,13 +211,16 @@ class Biller:
         it: asked for by `corrected`, or taken over by this work before."""
         if self._store is None:
             return None
-        for other in self._ledger.charged_alike(kind, charges, plan.get("reader"), self._holder):
+        for other, charged in self._ledger.unfinished_alike(kind, charges, plan.get("reader"), self._holder):
             own = self._store.taker(other) == pin
             if not (own or self._corrected):
                 continue
             try:
                 journal = self._store.journal(other)
             except VaultError:  # it is at work
+                continue
+            if not charged:  # nothing was read under it: it is given back
+                self._give_back(other, journal)
                 continue
             if not own and kind == "gradient" and len(journal) >= int(plan["steps"]):
                 journal.close()
@@ -236,6 +236,13 @@ class Biller:
             first = self._store.take_over(other, pin, len(journal))
             return self._opened(ticket, journal, charged=ticket.charged, first=first)
         return None
+
+    def _give_back(self, pin: str, journal: Journal) -> None:
+        """Void a reservation of this holder under which nothing was read."""
+        ticket = self._ledger.resume(pin=pin, holder=self._holder)
+        if ticket is not None and not ticket.charged:
+            self._ledger.void(ticket)
+        journal.close(forget=ticket is None or not ticket.charged)
 
     def _opened(self, ticket: Ticket, journal: Journal, *, charged: bool, first: int = 0) -> Bill:
         bill = Bill(

@@ -272,10 +272,10 @@ class Ledger(Book):
         with self._write() as txn:
             return spending.resume(txn, pin=pin, holder=holder, lease_s=lease_s)
 
-    def charged_alike(self, kind: str, reads: Sequence[tuple[int, DpEvent]], reader: object, holder: str) -> list[str]:
-        """The pins of a holder's charged and unfinished work on the very same reads, oldest first."""
+    def unfinished_alike(self, *work: Any) -> list[tuple[str, bool]]:
+        """Unfinished work on the very same (kind, reads, reader, holder), oldest first: its pin, whether charged."""
         with self._read() as connection:
-            return spending.charged_alike(connection, kind, reads, reader, holder)
+            return spending.unfinished_alike(connection, *work)
 
     def sweep(self, now: float | None = None) -> int:
         """Void reservations whose lease ran out; how many."""

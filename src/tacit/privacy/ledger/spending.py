@@ -123,18 +123,18 @@ def unfinished(connection: Connection, stream_id: int, holder: str) -> list[tupl
     return [(one.kind, one.pin) for one in found if stream_id in tally.streams_of(connection, one.id)]
 
 
-def charged_alike(
+def unfinished_alike(
     connection: Connection, kind: str, reads: Sequence[tuple[int, DpEvent]], reader: object, holder: str
-) -> list[str]:
-    """The pins of a holder's charged and unfinished grants that read the very same blocks by the same events, for the
-    same reader, outside a series; oldest first."""
-    here = (grants.c.state == "CHARGED") & (grants.c.holder == holder) & (grants.c.kind == kind)
+) -> list[tuple[str, bool]]:
+    """A holder's unfinished grants that read the very same blocks by the same events, for the same reader, outside a
+    series, oldest first: their pins, and whether they were charged."""
+    here = grants.c.state.in_(("RESERVED", "CHARGED")) & (grants.c.holder == holder) & (grants.c.kind == kind)
     found = connection.execute(select(grants).where(here).order_by(grants.c.seq)).all()
-    bodies = [(one.pin, reservation(connection, one.id)) for one in found]
     texts = [(block, to_json(event)) for block, event in reads]
+    bodies = [(one, reservation(connection, one.id)) for one in found]
     return [
-        pin
-        for pin, body in bodies
+        (one.pin, one.state == "CHARGED")
+        for one, body in bodies
         if body["series"] is None
         and [(block, event) for block, event, _ in body["reads"]] == texts
         and json.loads(body["plan"]).get("reader") == reader
