@@ -1,6 +1,7 @@
 """`tacit attack`, as a person calls it, and what a run with a noise layer does."""
 
 import csv
+import hashlib
 import json
 from pathlib import Path
 
@@ -172,3 +173,37 @@ def test_charged_questions_to_a_noise_layer_are_refused_before_anything_is_read(
             config, tmp_path / "r", ledger=tmp_path / "book.ledger",
             stream=lambda seed: make_blobs(seed, public=False, test=False),
         )  # fmt: skip
+
+
+OWN = """
+from pathlib import Path
+from tacit.learners.naive import NaiveDPSGD
+
+with Path(__file__).with_suffix(".ran").open("a") as file:
+    file.write("ran")
+
+
+class Mine(NaiveDPSGD):
+    pass
+"""
+
+
+def test_a_run_that_names_code_is_attacked_only_where_the_code_is_allowed(tmp_path: Path) -> None:
+    """A run folder may be somebody else's; what it names (here a method of one's own) is not run unasked."""
+    file, ran = tmp_path / "mine.py", tmp_path / "mine.ran"
+    file.write_text(OWN)
+    config = make_config(
+        data={"source": "digits", "scenario": "permuted", "tasks": 1, "limit": 100},
+        learner={"method": f"{file}:Mine", "steps": 2, "batch": 20},
+    )
+    run(config, tmp_path / "r")
+    ran.unlink()
+    call = ("attack", "r", "--attack", "fgsm", "--rows", "10", "--certificates", "0", "--quiet")
+    refused = tacit(*call)
+    assert refused.exit_code == 1 and "runs no code" in refused.stderr and not ran.exists(), refused.output
+    for allowed in (str(file), f"{file}:Mine", hashlib.sha256(file.read_bytes()).hexdigest()):
+        found = tacit(*call, "--allow-code", allowed)
+        assert found.exit_code == 0 and ran.exists(), found.output
+        ran.unlink()
+    missing = tacit(*call, "--allow-code", "nowhere.py")
+    assert missing.exit_code == 1 and "'nowhere.py' cannot be read" in missing.stderr

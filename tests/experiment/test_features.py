@@ -326,7 +326,7 @@ def test_private_features_are_the_owners_alone(private: Path, small: str, tmp_pa
     assert sum(seen) == 160 and not (tmp_path / "cache" / "tacit" / "features").exists()
     assert not any(one.kind == "features" or "80" in one.name.replace(str(tmp_path), "") for one in said)
     features._built.cache_clear()
-    run(config, out, ledger=ledger, resume=True)
+    run(config, out, ledger=ledger, resume=True, arrived=["c"])
     assert sum(seen) == 240 and not kept.exists()
     names = {path.name for path in files(out)}
     assert not any("features" in str(path.relative_to(out)) for path in out.rglob("*")), names

@@ -124,7 +124,8 @@ def test_every_month_is_charged_once_and_certified(tmp_path: Path) -> None:
     before: list[Any] = []
     for number, month in enumerate(MONTHS):
         grow(declared, month)
-        found = run(config, folder, ledger=None if number else ledger, until=month, resume=number > 0)
+        more = {"resume": True, "arrived": [month]} if number else {"ledger": ledger}
+        found = run(config, folder, until=month, **more)  # type: ignore[arg-type]
         now = charged(ledger)
         assert now[: len(before)] == before  # what was charged is left alone
         fresh, before = now[len(before) :], now
@@ -176,12 +177,12 @@ def test_wrong_calls_are_one_sentence_and_change_nothing(tmp_path: Path) -> None
     with pytest.raises(
         ConfigError, match=r"the ledger of .* is not at .*other.ledger; say by --ledger where it is now"
     ):
-        run(config, folder, until=MONTHS[2], ledger=tmp_path / "other.ledger", resume=True)
+        run(config, folder, until=MONTHS[2], arrived=MONTHS[2:], ledger=tmp_path / "other.ledger", resume=True)
     assert everything(tmp_path) == before
     with Ledger(tmp_path / "other.ledger"):
         pass
     with pytest.raises(ConfigError, match=r"other.ledger is not the ledger that .* was begun with"):
-        run(config, folder, until=MONTHS[2], ledger=tmp_path / "other.ledger", resume=True)
+        run(config, folder, until=MONTHS[2], arrived=MONTHS[2:], ledger=tmp_path / "other.ledger", resume=True)
     with pytest.raises(ConfigError, match="has no task 'may' to learn up to"):
         run(config, tmp_path / "new", until="may", ledger=tmp_path / "visits.ledger")
     assert not (tmp_path / "new").exists()
@@ -195,7 +196,7 @@ def test_an_older_copy_of_the_ledger_is_refused(tmp_path: Path, monkeypatch: pyt
     grow(declared, *MONTHS)
     run(config, tmp_path / "run", ledger=ledger, until=MONTHS[0])
     saved = {file: file.read_bytes() for file in tmp_path.glob("visits.ledger*")}
-    run(config, tmp_path / "run", until=MONTHS[1], resume=True)
+    run(config, tmp_path / "run", until=MONTHS[1], arrived=[MONTHS[1]], resume=True)
     for file in set(tmp_path.glob("visits.ledger*")) - set(saved):
         file.unlink()
     for file, content in saved.items():
@@ -204,7 +205,7 @@ def test_an_older_copy_of_the_ledger_is_refused(tmp_path: Path, monkeypatch: pyt
         run(config, tmp_path / "run", until=MONTHS[2], resume=True)
     monkeypatch.setenv("TACIT_STATE", str(tmp_path / "another-user"))
     with pytest.raises(ConfigError, match=r"visits.ledger is older than .*: it lacks charges that this run made"):
-        run(config, tmp_path / "run", until=MONTHS[2], resume=True)
+        run(config, tmp_path / "run", until=MONTHS[2], arrived=[MONTHS[2]], resume=True)
 
 
 @pytest.mark.parametrize(
@@ -224,14 +225,14 @@ def test_facts_that_were_planned_with_stay(change: dict[str, Any], tmp_path: Pat
     with pytest.raises(
         ConfigError, match=r"declared facts of 'visits' .* are not those that '2026-02' was learnt with"
     ):
-        run(config, folder, resume=True)
+        run(config, folder, arrived=MONTHS[2:], resume=True)
 
 
 def test_files_may_move_between_months(tmp_path: Path) -> None:
     config, folder = begun(tmp_path)
     grow(declare(tmp_path, files={"train": "moved.csv"}), *MONTHS)
     (tmp_path / "visits.csv").rename(tmp_path / "moved.csv")
-    assert run(config, folder, resume=True).left == ()
+    assert run(config, folder, arrived=MONTHS[2:], resume=True).left == ()
 
 
 @pytest.mark.parametrize(
@@ -260,9 +261,9 @@ def test_private_data_that_cannot_be_deleted_is_said(tmp_path: Path) -> None:
     private.symlink_to(tmp_path / "elsewhere")
     grow(declare(tmp_path), *MONTHS)
     with pytest.raises(ConfigError, match="still holds private data, since it is a link or cannot be written to"):
-        run(config, folder, resume=True)
+        run(config, folder, arrived=MONTHS[2:], resume=True)
     private.unlink()
-    assert run(config, folder, resume=True).left == ()
+    assert run(config, folder, arrived=MONTHS[2:], resume=True).left == ()
 
 
 def tacit(*words: str) -> Result:
@@ -280,15 +281,12 @@ def test_the_command_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.Monke
     assert found.exit_code == 0, found.output
     assert "1 of 3 tasks" in found.stdout and "ε certified" in found.stdout
     *_, last = found.stdout.splitlines()
-    assert last == (
-        "learnt up to 2026-01; when the data of 2026-02 are there: tacit run r --resume --until 2026-02, or without "
-        "--until for all that are left"
-    )
+    assert last == "learnt up to 2026-01; when the data of 2026-02 are there: tacit run r --resume --arrived 2026-02"
     grow(declared, MONTHS[1])
-    again = tacit("run", "r", "--resume", "--until", MONTHS[1], "--json", "--quiet")
+    again = tacit("run", "r", "--resume", "--arrived", MONTHS[1], "--json", "--quiet")
     assert again.exit_code == 0 and json.loads(again.stdout)["left"] == [MONTHS[2]]
     grow(declared, MONTHS[2])
-    whole = tacit("run", "r", "--resume")
+    whole = tacit("run", "r", "--resume", "--arrived", MONTHS[2])
     assert whole.exit_code == 0 and "3 tasks" in whole.stdout and "learnt up to" not in whole.stdout
     wrong = tacit("run", "quickstart", "--until", "permutation-2")
     assert wrong.exit_code == 1 and "--until permutation-2 is for a single run" in wrong.stderr

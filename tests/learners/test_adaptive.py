@@ -320,7 +320,7 @@ def test_larger_tasks_get_a_smaller_budget() -> None:
         ({"least": 2.0}, "with 0 < least ≤ 1 ≤ most, got 2.0 and 4.0"),
         ({"most": 0.5}, "with 0 < least ≤ 1 ≤ most, got 0.25 and 0.5"),
         ({"check": 0}, "check must be a whole number of steps ≥ 1, got 0"),
-        ({"by_step": 1.5}, "by_step must be a whole number of steps ≥ 1, got 1.5"),
+        ({"by_step": 1.5}, "by_step must be a whole number ≥ 1, got 1.5"),
         ({"power": 0.0}, "power must be > 0"),
         ({"watch_on": "private"}, "watch_on must be 'public' or 'charged', got 'private'"),
         ({"budget": replace(BUDGET, adjacency=Adjacency.REPLACE_ONE)}, "no Rényi bound under replace-one"),

@@ -171,7 +171,10 @@ def test_the_margin_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"margin": -1.0}, "margin = -1 leaves no record out, since none has less than -1; use one from 0 to 1, or"),
         ({"margin": 0.5, "network": noisy}, r"the bounds of 32 draws with confidence 0.95 take 0.52 of it"),
         ({"margin": 0.5, "margin_draws": 0}, "margin_draws must be a whole number ≥ 1, got 0"),
-        ({"margin": 0.5, "margin_confidence": 1.0}, "margin_confidence must be between 0 and 1, got 1.0"),
+        (
+            {"margin": 0.5, "margin_confidence": 1.0},
+            "margin_confidence must be a finite number between 0 and 1, got 1.0",
+        ),
     ],
 )
 def test_margins_that_say_nothing_are_refused(settings: dict[str, Any], words: str) -> None:

@@ -243,7 +243,7 @@ def test_either_steps_or_epochs(steps: Any, epochs: Any) -> None:
 
 
 def test_impossible_settings_are_sentences() -> None:
-    with pytest.raises(LearnerError, match="epochs must be a number > 0, got 0"):
+    with pytest.raises(LearnerError, match="epochs must be a finite number > 0, or None, got 0"):
         started("NaiveDPSGD", steps=None, epochs=0)
     with pytest.raises(LearnerError, match="epochs has 2 values and task 3 needs its own"):
         started("NaiveDPSGD", steps=None, epochs=[1, 2])

@@ -131,7 +131,7 @@ def test_a_source_that_fails_is_not_quoted(ledger: Ledger) -> None:
     facts = Declared(stream="s", task="t", budget=BUDGET, size=60, labels=range(3))
     with pytest.raises(VaultError, match="withheld") as error:
         Vault(ledger).admit(Bad(), facts)
-    assert "John" not in str(error.value) and error.value.__suppress_context__
+    assert "John" not in str(error.value) and error.value.__context__ is None
 
 
 def test_one_odd_label_is_one_label_outside(ledger: Ledger) -> None:

@@ -46,6 +46,14 @@ def attack(
     ] = None,
     rows: Annotated[int, typer.Option(min=0, help="Of each test set; 0: all.")] = 500,
     certificates: Annotated[int, typer.Option(min=0, help="Draws of a certificate; 0: none.")] = 1000,
+    allow_code: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE_OR_SHA256",
+            help="A Python file of your own that the run names (its method, its backbone), or the file's SHA-256; no "
+            "other is run.",
+        ),
+    ] = None,
     file: Annotated[Path | None, typer.Option("--out", help="A CSV file with every accuracy.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Json = False,
@@ -66,6 +74,7 @@ def attack(
     from tacit.experiment.attacked import attack_run
     from tacit.experiment.loading import is_sweep
     from tacit.experiment.validation import validated
+    from tacit.plugins import code_hash, is_hash, is_own
     from tacit.robustness.attacks import KINDS
 
     with sentences():
@@ -75,9 +84,13 @@ def attack(
         chosen = {"kinds": KINDS if kind == "all" else (kind,), "draws": draws, "rows": rows or None}
         section = validated(AttackSection, {**said, **chosen, "certificates": certificates})
         tell = (lambda said: None) if quiet else err.print
+        allowed = [
+            one if is_hash(one) else code_hash(one.rpartition(":")[0] if is_own(one) else one)
+            for one in allow_code or ()
+        ]
         if is_sweep(folder):
-            return _sweep(folder, section, tell, file, as_json=as_json)
-        found = attack_run(folder, section.asked(), tell)
+            return _sweep(folder, section, tell, file, allowed, as_json=as_json)
+        found = attack_run(folder, section.asked(), tell, allow_code=allowed)
         if file is not None:
             write(file, {"": found})
     if as_json:
@@ -99,14 +112,20 @@ def register(app: typer.Typer) -> None:
 
 
 def _sweep(
-    folder: Path, section: "AttackSection", tell: "Callable[[str], None]", file: Path | None, *, as_json: bool
+    folder: Path,
+    section: "AttackSection",
+    tell: "Callable[[str], None]",
+    file: Path | None,
+    allowed: list[str],
+    *,
+    as_json: bool,
 ) -> None:
     """Every cell, and one table of them all."""
     from tacit.experiment import attack_table
     from tacit.experiment.attack_found import write
     from tacit.experiment.attacked_sweep import attack_sweep
 
-    cells = attack_sweep(folder, section.asked(), tell)
+    cells = attack_sweep(folder, section.asked(), tell, allow_code=allowed)
     if file is not None:
         write(file, {cell.name: cell.attacked for cell in cells if cell.attacked is not None})
     if as_json:

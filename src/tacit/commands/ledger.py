@@ -166,8 +166,8 @@ def rebuild(
         found = made_anew(ledger, into)
         out.print(
             f"rebuilt and in order: {found.entries} entries, {found.blocks} blocks, {found.grants} grants in {into}; "
-            f"keys and anchor stay: move {ledger}, {ledger}-wal and {ledger}-shm away, then {into} to {ledger}, and say "
-            f"so with tacit ledger reanchor --ledger {ledger} --why …"
+            f"keys and anchor stay: move {ledger}, {ledger}-wal and {ledger}-shm away, then {into} to {ledger}, and "
+            f"say so with tacit ledger reanchor --ledger {ledger} --why …"
         )
 
 

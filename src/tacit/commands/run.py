@@ -78,9 +78,21 @@ def run(
     until: Annotated[
         str | None, typer.Option(metavar="TASK", help="Learn up to this task for now; --resume goes on later.")
     ] = None,
+    arrived: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TASK",
+            help="Of private data in one file that grows: the rows of this task have arrived since the last call. Rows "
+            "are never counted to find out.",
+        ),
+    ] = None,
     tasks: Annotated[
         int | None, typer.Option(min=1, help="Of a stream without end: learn up to so many tasks in all, for now.")
     ] = None,
+    accept_large_delta: Annotated[
+        bool,
+        typer.Option("--accept-large-delta", help="Of private data: a δ above one over the declared number of units."),
+    ] = False,
     processes: Processes = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -92,6 +104,7 @@ def run(
     tacit run quickstart --method NaiveDPSGD --epsilon 0.5 --seeds 3
     tacit run mydata.yaml --ledger mydata.ledger
     tacit run mydata.yaml --ledger mydata.ledger --until 2026-03
+    tacit run runs/mydata-20260401-120000 --resume --arrived 2026-04
     tacit run runs/quickstart-20260101-120000 --resume
     tacit run hassanpour2022/endless --tasks 20
 
@@ -107,7 +120,8 @@ def run(
     from tacit.experiment.table import show
 
     with sentences():
-        config = named(what, asked(sets, method, epsilon, seeds))
+        twice = ["budget.accept_large_delta=true"] if accept_large_delta else []
+        config = named(what, [*asked(sets, method, epsilon, seeds), *twice])
         place = _place(what, config, folder, resume=resume)
     with sentences(), stopping(f"go on by: tacit run {shlex.quote(str(place))} --resume"):
         if tasks is not None and not isinstance(config, Endless):
@@ -122,6 +136,10 @@ def run(
         if (moved or data is not None) and isinstance(config, Sweep | Accumulation):
             raise ConfigError(
                 f"--moved and --data are for a single run, and {what} is of the kind {config.kind!r}; leave them out"
+            )
+        if arrived and isinstance(config, Sweep | Accumulation | Endless):
+            raise ConfigError(
+                f"--arrived {arrived[0]} is for a single run, and {what} is of the kind {config.kind!r}; leave it out"
             )
         if isinstance(config, Sweep):
             with display(err, quiet=quiet) as tell:
@@ -153,17 +171,9 @@ def run(
         cap = unit_cap if resume else cap_asked(unit_cap, ledger, config)
         with display(err, quiet=quiet) as tell:
             found = run_all(
-                config,
-                place,
-                ledger=ledger,
-                resume=resume,
-                until=until,
-                processes=processes,
-                unit_cap=cap,
-                moved=moved,
-                data=data,
-                tell=tell,
-            )
+                config, place, ledger=ledger, resume=resume, until=until, arrived=arrived or (), processes=processes,
+                unit_cap=cap, moved=moved, data=data, tell=tell,
+            )  # fmt: skip
         if as_json:
             facts = {"folder": str(found.folder), "left": found.left, **found.metrics}
             out.print_json(json.dumps(facts, allow_nan=False))

@@ -31,6 +31,10 @@ class ImageFolder:
         first = declared.tasks[0].name
         self._by_task = len(declared.tasks) > 1 and not (test and not (folder / first).is_dir())
 
+    def has(self, task: str) -> bool:
+        """Whether the task's own folder is there; it may be empty."""
+        return (self._folder / task).is_dir() if self._by_task else self._folder.is_dir()
+
     def read(self, task: str) -> tuple[Floats, Array, Array | None]:
         images: list[Bytes] = []
         labels: list[str | int] = []

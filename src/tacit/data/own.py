@@ -5,6 +5,7 @@ task that is not declared is never read; a record with another label is dropped 
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from tacit.data.declaration import Declaration
 from tacit.data.facts import plain_name
 from tacit.data.folders import ImageFolder
 from tacit.data.samples import Array, Floats
-from tacit.data.sources import as_read, tensor
+from tacit.data.sources import as_read, column, tensor
 from tacit.data.stream import Loader, Stream, Task, TaskInfo
 from tacit.data.tables import CSV, PARQUET, open_file, open_frame
 from tacit.errors import DataError
@@ -36,7 +37,7 @@ class Arrays:
 
     def __init__(self, declared: Declaration, x: Any, y: Any, task: Any = None, person: Any = None) -> None:
         self._declared = declared
-        self._x, self._y = np.asarray(x), np.asarray(y)
+        self._x, self._y = tensor(x, declared.shape).numpy() if isinstance(x, list) else np.asarray(x), column(y, "y")
         self._task = None if task is None else np.asarray(task)
         self._person = None if person is None or declared.unit == "record" else np.asarray(person)
         if self._x.dtype.kind not in "iufb":
@@ -98,6 +99,7 @@ def from_datasets(declared: Declaration, tasks: Mapping[str, Any], *, test: Mapp
             info=facts,
             records=lambda: tasks.get(facts.name, []),
             test=None if tested is None else lambda: _stacked(tested, info.shape, facts),
+            arrived=lambda: facts.name in tasks,
         )
 
     return Stream(info, map(task, info.tasks))
@@ -158,7 +160,13 @@ def build(declared: Declaration, train: Reader, test: Reader | None) -> Stream:
             x, y, ids = train.read(facts.name)
             return (x, y) if ids is None else (x, y, ids)
 
-        return Task(info=facts, records=records, test=None if test is None else _tester(test, facts))
+        has = getattr(train, "has", None)
+        return Task(
+            info=facts,
+            records=records,
+            test=None if test is None else _tester(test, facts),
+            arrived=None if has is None else partial(has, facts.name),
+        )
 
     return Stream(info, map(task, info.tasks))
 
@@ -173,10 +181,9 @@ def _arrow(values: Array) -> Any:
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError):
-        # What Arrow says may quote a record.
-        raise DataError(
-            "y, task and person must each hold whole numbers or texts, and one of them mixes kinds"
-        ) from None
+        # Several kinds: each value as a text by itself, so that none decides how the others are read.
+        known = (str, int, float, np.generic)
+        return pa.array([str(value) if isinstance(value, known) else None for value in values.tolist()], pa.string())
 
 
 def _tester(test: Reader, facts: TaskInfo) -> Loader:

@@ -78,6 +78,13 @@ class StreamInfo:
         return replace(planned, number=number, name=f"task-{number + 1}") if self.endless else planned
 
     @property
+    def units(self) -> float:
+        """How many units are declared: at least those of the largest task, and of all tasks together where a unit is in
+        as many of them as it may be. Of a stream without end, those of its largest task."""
+        sizes = [task.size for task in self.tasks]
+        return max(sizes) if self.endless else max(*sizes, sum(sizes) / self.tasks_per_unit, 0)
+
+    @property
     def labels(self) -> tuple[Label, ...]:
         """The union of the tasks' label sets, in the order of first appearance: the outputs of a model."""
         return tuple(dict.fromkeys(label for task in self.tasks for label in task.labels))
@@ -113,6 +120,8 @@ class Task:
     records: Loader = field(repr=False)
     """→ (x, y), (x, y, ids), a Dataset or an iterable: what the vault admits."""
     test: Loader | None = field(default=None, repr=False)
+    arrived: Callable[[], bool] | None = field(default=None, repr=False)
+    """Whether the file or folder that holds this task alone is there. None: it has none, only the owner can tell."""
     """→ (x, y) as arrays: a public test set. None: accuracy is a charged query."""
 
 

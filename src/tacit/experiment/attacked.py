@@ -6,7 +6,8 @@ end, whose old releases are gone, the last one is attacked, on the test sets of 
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from tacit.learners import opened as from_release
 from tacit.learners.learner import Learner
 from tacit.learners.release import Release
 from tacit.models.noisy import Noisy
+from tacit.plugins import only_code
 from tacit.privacy.still import is_random
 from tacit.robustness.attacks import Attack, attack, flat
 from tacit.robustness.certified import certify, why_not
@@ -59,10 +61,21 @@ class Asked:
 
 
 def attack_run(
-    folder: Path, asked: Asked, tell: Callable[[str], None] = lambda said: None, *, keep: bool = False
+    folder: Path,
+    asked: Asked,
+    tell: Callable[[str], None] = lambda said: None,
+    *,
+    keep: bool = False,
+    allow_code: Collection[str] | None = (),
 ) -> Found:
     """Attack every release of a run, of all its seeds. `keep`: what is found of a seed stays in its folder, and is not
-    looked for again."""
+    looked for again. `allow_code`: SHA-256 of the Python files of the run (a method, a backbone) that are run; None:
+    the run is the caller's own, and all of them are."""
+    with nullcontext() if allow_code is None else only_code(allow_code):
+        return _attack_run(folder, asked, tell, keep)
+
+
+def _attack_run(folder: Path, asked: Asked, tell: Callable[[str], None], keep: bool) -> Found:
     place = EndlessFolder(path=folder) if is_endless(folder) else RunFolder(path=folder)
     if not place.has_run:
         raise ConfigError(f"{folder} holds no run; give the folder that `tacit run` made")

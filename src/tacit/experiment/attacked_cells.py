@@ -38,7 +38,7 @@ def attack_cells(
             return
         try:
             if at_once == 1:
-                attack_run(cell.folder.path, asked, _told(cell.name, tell, stop), keep=True)
+                attack_run(cell.folder.path, asked, _told(cell.name, tell, stop), keep=True, allow_code=None)
             else:
                 _apart(cell.folder.path, section, max(1, available_cores() // at_once), stop)
             cell.attacked = kept(cell.folder.path, asked)
@@ -84,7 +84,7 @@ def _apart(folder: Path, section: AttackSection, threads: int, stop: Stop) -> No
 def main(folder: str, section: str) -> int:
     """Exit code 0: done; 1: a sentence was said."""
     try:
-        attack_run(Path(folder), AttackSection.model_validate_json(section).asked(), keep=True)
+        attack_run(Path(folder), AttackSection.model_validate_json(section).asked(), keep=True, allow_code=None)
     except TacitError as error:
         print(error, file=sys.stderr)
         return 1

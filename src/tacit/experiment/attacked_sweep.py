@@ -3,7 +3,7 @@
 Guarantee: nothing in the folder changes. What the sweep kept of the same attacks is not looked for again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from tacit.errors import ConfigError, TacitError
@@ -11,10 +11,22 @@ from tacit.experiment.attacked import Asked, attack_run, kept
 from tacit.experiment.config import Sweep
 from tacit.experiment.loading import load
 from tacit.experiment.sweep import Cell, cells_of
+from tacit.plugins import only_code
 
 
-def attack_sweep(folder: Path, asked: Asked, tell: Callable[[str], None] = lambda said: None) -> list[Cell]:
-    """The cells, one after the other, each with what was found or why nothing was."""
+def attack_sweep(
+    folder: Path,
+    asked: Asked,
+    tell: Callable[[str], None] = lambda said: None,
+    *,
+    allow_code: Collection[str] = (),
+) -> list[Cell]:
+    """The cells, one after the other, each with what was found or why nothing was. `allow_code`: as in `attack_run`."""
+    with only_code(allow_code):
+        return _attack_sweep(folder, asked, tell)
+
+
+def _attack_sweep(folder: Path, asked: Asked, tell: Callable[[str], None]) -> list[Cell]:
     plan = load(folder)
     assert isinstance(plan, Sweep)
     cells = cells_of(plan, folder)

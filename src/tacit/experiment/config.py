@@ -155,6 +155,8 @@ class BudgetSection(Section):
     unit: Unit | None = None
     """Whom it protects. None: whom the stream's tasks are counted in."""
     adjacency: Adjacency = Adjacency.ADD_OR_REMOVE
+    accept_large_delta: bool = False
+    """Said beside a delta above one over the declared number of units, which is refused otherwise."""
 
     def make(self, counted: str) -> Budget:
         """The budget for a stream whose sizes count these units."""
@@ -163,7 +165,13 @@ class BudgetSection(Section):
                 f"budget.unit = {str(self.unit)!r} does not fit a stream whose unit is a {counted}; leave it out, or "
                 "let the data say so"
             )
-        return Budget(epsilon=self.epsilon, delta=self.delta, unit=Unit(counted), adjacency=self.adjacency)
+        return Budget(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit=Unit(counted),
+            adjacency=self.adjacency,
+            accept_large_delta=self.accept_large_delta,
+        )
 
 
 class EvaluationSection(Section):

@@ -17,6 +17,7 @@ from typing import Any
 from tacit.data.stream import Stream, StreamInfo
 from tacit.errors import BudgetExceeded, ConfigError, PolicyError
 from tacit.experiment import new_ledger, run_place
+from tacit.experiment.checks import check_facts, refuse_spent
 from tacit.experiment.clock import Clock
 from tacit.experiment.consumption import consumed
 from tacit.experiment.endless_config import Endless
@@ -34,13 +35,13 @@ from tacit.experiment.runner import (
     features_at,
     nobody,
     point_to,
-    refuse_spent,
     threads,
 )
-from tacit.experiment.seed import BETWEEN_S, check_facts, new_learner, open_ledger
+from tacit.experiment.seed import BETWEEN_S, new_learner, open_ledger
 from tacit.experiment.streams import check_sources, open_stream
 from tacit.learners.core import Step
 from tacit.learners.learner import Learner, admit
+from tacit.learners.rehearse import rehearse
 from tacit.learners.release import Release
 from tacit.privacy.budget import Budget
 from tacit.privacy.vault import Vault
@@ -106,6 +107,8 @@ def run_endless(
     learner.start(info)  # what is impossible is said before a folder is made
     Held(opened).check(learner)
     tests = _tests(config, opened, budget)
+    if book is not None:
+        rehearse(learner.rehearsal, info)
     cap = None
     if book is not None and (not place.has_run or not book.exists()):
         cap = new_ledger.settled(book, info, budget, unit_cap)
@@ -207,7 +210,7 @@ class EndlessRun:
         with self.vault.until_saved():
             with self.clock.part("admit"):
                 like = self.learner.like(task.info)
-                block = admit(self.vault, task.records(), self.stream.info, task.info, self.budget, like=like)
+                block = admit(self.vault, task.records, self.stream.info, task.info, self.budget, like=like)
                 if self.learner.wants_shown:
                     self.tests.show(self.learner, number)
             # Noise layers outside the vault draw the same when a task is learnt again.

@@ -171,6 +171,13 @@ class RunFolder:
         self.lay_out(config)
         return config
 
+    def correct(self, config: Config) -> None:
+        """Go on with other settings from here on; those before stay beside them."""
+        before = self.path / "config.yaml"
+        number = len(list(self.path.glob("config.before-*.yaml"))) + 1
+        write(self.path / f"config.before-{number}.yaml", before.read_text(encoding="utf-8"))
+        write(before, config.to_yaml())
+
     def lay_out(self, config: Config) -> None:
         """Write what a run begins with."""
         self.path.mkdir(parents=True, exist_ok=True)
@@ -189,7 +196,7 @@ class RunFolder:
             begun = any(self.seed(seed).notes() for seed in seeds)
             if self.has_run and not (before or begun or isinstance(error, Stopped)):
                 shutil.rmtree(self.path / "seeds", ignore_errors=True)
-                for name in ("environment.json", "ledger.json", "config.yaml"):
+                for name in ("arrived.json", "environment.json", "ledger.json", "config.yaml"):
                     (self.path / name).unlink(missing_ok=True)
                 for folder in made:
                     if not any(folder.iterdir()):
@@ -239,18 +246,25 @@ def environment(config: Config) -> dict[str, Any]:
     }
 
 
-def _same(asked: Config, begun: Config, where: Path) -> None:
-    """Refuse to go on with another configuration; the number of threads was fixed when the run began."""
+def changed(asked: Config, begun: Config) -> dict[str, tuple[Any, Any]]:
+    """The keys in which two configurations of a run differ, with what each says; the number of threads was fixed when
+    the run began."""
     plain = asked.model_copy(update={"threads": asked.threads or begun.threads}).plain()
-    for key, value in _flat(plain).items():
-        if key in ("name", "description"):
-            continue
-        before = _flat(begun.plain()).get(key)
-        if value != before:
-            raise ConfigError(
-                f"{where} was begun with {key} = {before!r}, got {value!r}; go on with the same configuration, or "
-                "start a new run by --out"
-            )
+    before, now = _flat(begun.plain()), _flat(plain)
+    return {
+        key: (before.get(key), value)
+        for key, value in now.items()
+        if key not in ("name", "description") and value != before.get(key)
+    }
+
+
+def _same(asked: Config, begun: Config, where: Path) -> None:
+    """Refuse to go on with another configuration."""
+    for key, (before, value) in changed(asked, begun).items():
+        raise ConfigError(
+            f"{where} was begun with {key} = {before!r}, got {value!r}; go on with the same configuration, or "
+            "start a new run by --out"
+        )
 
 
 def _flat(values: Values, prefix: str = "") -> dict[str, Any]:

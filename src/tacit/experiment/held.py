@@ -52,7 +52,7 @@ class Held:
         facts = replace(self._stream.info, name=self._name)
         self._use = learner.wants_held
         self._blocks = [
-            admit(vault, task.records(), replace(facts, tasks=(task.info,)), task.info, budget) for task in self._stream
+            admit(vault, task.records, replace(facts, tasks=(task.info,)), task.info, budget) for task in self._stream
         ]
         learner.held(self._blocks, vault)
 

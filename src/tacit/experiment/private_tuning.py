@@ -21,12 +21,14 @@ from torch import Tensor
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import ConfigError, LearnerError
 from tacit.experiment import new_ledger
+from tacit.experiment.arrival import write as write_arrivals
+from tacit.experiment.checks import refuse_spent
 from tacit.experiment.config import Config
 from tacit.experiment.evaluation import PublicTests
 from tacit.experiment.events import Said, Stop, Tell
 from tacit.experiment.folder import RunFolder, refuse_full
 from tacit.experiment.new_ledger import UnitCap
-from tacit.experiment.runner import Streams, available_cores, check_ledger, features_at, point_to, refuse_spent
+from tacit.experiment.runner import Streams, available_cores, check_ledger, features_at, point_to
 from tacit.experiment.search import Found, planner, save, with_settings
 from tacit.experiment.seed import SeedRun, new_learner, open_ledger
 from tacit.experiment.space import Settings, Space
@@ -192,7 +194,7 @@ class _Tuning:
         run, task = self.run, self.run.stream[0]
         said = f"tuning {self.space.keys} on {task.info.name}, under one charge of ε = {run.budget.epsilon:g}"
         run.tell(Said(kind="notice", name=said))
-        admitted = admit(self.vault, task.records(), run.stream.info, task.info, run.budget)
+        admitted = admit(self.vault, task.records, run.stream.info, task.info, run.budget)
         asked, block = run.labels.cut(0, run.examiner.cut(0, admitted))
         winner = self.vault.umbrella([block], self.settled.plan, lambda rng: self._try(rng, asked, block))
         drawn, tensors = winner.result
@@ -207,6 +209,8 @@ class _Tuning:
         run.folder.note({"untrained": run.examiner.untrained(learner)})
         learner.restore(tensors, (asked,))
         self.place.lay_out(config)
+        if not run.stream.info.public:  # the first call of the run that goes on: it speaks for all tasks in one file
+            write_arrivals(self.place, [one.info.name for one in run.stream if one.arrived is None])
         if ledger is not None:
             point_to(ledger, self.place)
         release = learner.release(asked, block, self.vault)

@@ -6,7 +6,7 @@ charged to the ledger that is given, which outlives the folder; public data to o
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,17 @@ import torch
 from tacit.data.stream import Stream, StreamInfo
 from tacit.errors import ConfigError
 from tacit.experiment import new_ledger, run_place, summary
+from tacit.experiment.arrival import arrivals, nothing_new
+from tacit.experiment.arrival import write as write_arrivals
+from tacit.experiment.checks import refuse_spent
 from tacit.experiment.config import Config
+from tacit.experiment.correction import corrected
 from tacit.experiment.events import Said, Stop, Tell, ctrl_c
 from tacit.experiment.features import Place, notice
 from tacit.experiment.folder import RunFolder, SeedFolder, write_json
 from tacit.experiment.loading import for_seed, load
 from tacit.experiment.new_ledger import UnitCap
-from tacit.experiment.seed import needed_ledger, run_seed, tasks_read
+from tacit.experiment.seed import needed_ledger, run_seed
 from tacit.experiment.streams import check_sources, open_stream
 from tacit.experiment.summary import Summary
 from tacit.experiment.workers import run_workers
@@ -42,6 +46,7 @@ def run(
     ledger: str | Path | None = None,
     resume: bool = False,
     until: str | None = None,
+    arrived: Sequence[str] = (),
     processes: int | None = None,
     apart: bool = False,
     stream: Streams | None = None,
@@ -54,12 +59,13 @@ def run(
     """Run all seeds into the folder, or what is left of them.
 
     `config`: a configuration, or what names one (a preset, a file, plain values). `until`: the name of the last task to
-    learn for now; a later call with `resume` goes on, from the data as they are then. `processes`: how many seeds at a
-    time (default: as many as there are cores). `apart`: in processes of their own even if it is one at a time.
-    `stream`: a stream of your own for each seed, in place of the one that the configuration names; seeds then run one
-    after another in this process. `unit_cap`: of a ledger that is made, the ε that one unit may lose over all streams
-    together, or "none"; otherwise the budget of this run. With `resume`, `moved`: the folder was moved on purpose, and
-    its ledger and its data are where they were; `data`: where the declaration of its data lies now.
+    learn for now; a later call with `resume` goes on, from the data as they are then. `arrived`: tasks of private data
+    whose rows have arrived since the last call, where no file of their own says so (see `arrival`). `processes`:
+    how many seeds at a time (default: as many as there are cores). `apart`: in processes of their own even if it is one
+    at a time. `stream`: a stream of your own for each seed, in place of the one that the configuration names; seeds
+    then run one after another in this process. `unit_cap`: of a ledger that is made, the ε that one unit may lose over
+    all streams together, or "none"; otherwise the budget of this run. With `resume`, `moved`: the folder was moved on
+    purpose, and its ledger and its data are where they were; `data`: where the declaration of its data lies now.
     """
     config = config if isinstance(config, Config) else loaded(config)
     if config.kind != "run":
@@ -77,6 +83,10 @@ def run(
     info = _declared_info(config, stream)
     goal = None if until is None else _goal(until, info or open_stream(config.data, config.seeds[0]).info)
     book = check_ledger(config, info, place.ledger().get("path") if ledger is None and resume else ledger)
+    there: tuple[str, ...] | None = None
+    if book is not None and not place.finished and (resume or not place.has_run):
+        there = arrivals(_first_stream(config, stream), place, until=goal, arrived=arrived)
+        goal = len(there) if goal is None and info is not None and len(there) < len(info.tasks) else goal
     if info is not None and book is not None and not place.has_run:
         refuse_spent(info, book)
     cap = None
@@ -85,13 +95,21 @@ def run(
     if config.threads is None and not place.has_run:
         config = config.model_copy(update={"threads": max(1, cores // at_once)})
     with place.unless_refused(config.seeds):
+        begun = place.has_run
+        if begun and resume and info is not None and book is not None:
+            corrected(config, place, info)
         config = place.begin(config, resume=resume)
+        if there is not None and not begun:
+            write_arrivals(place, there)
         if place.finished or (goal is not None and min(place.seed(seed).learnt for seed in config.seeds) >= goal):
+            if until is None and goal is not None and info is not None:
+                raise ConfigError(nothing_new(info, goal))
             if until is not None:
                 said(Said(kind="notice", name=f"{until} is learnt already; nothing was read, learnt or charged"))
             return summary.read(config, place)
         if info is not None and book is not None:
             point_to(book, place, cap)
+            write_arrivals(place, there or ())
             for sentence in (charged_to(config, info, book), new_ledger.told(book, cap)):
                 if sentence is not None:
                     said(Said(kind="notice", name=sentence))
@@ -181,8 +199,11 @@ def _declared_info(config: Config, stream: Streams | None) -> StreamInfo | None:
     """The facts of a stream that may be private; named data sets are public, and are opened where they are used."""
     if stream is None and config.data.scenario != "declared":
         return None
-    opened = open_stream(config.data, config.seeds[0]) if stream is None else stream(config.seeds[0])
-    return opened.info
+    return _first_stream(config, stream).info
+
+
+def _first_stream(config: Config, stream: Streams | None) -> Stream:
+    return open_stream(config.data, config.seeds[0]) if stream is None else stream(config.seeds[0])
 
 
 def _goal(until: str, info: StreamInfo) -> int:
@@ -197,7 +218,7 @@ def check_ledger(config: Config, info: StreamInfo | None, ledger: str | Path | N
     """Where the charges go: a lasting ledger for private data, checked before a folder is made."""
     if info is None or info.public:
         return None
-    config.budget.make(info.unit)
+    config.budget.make(info.unit).check_units(info.units, repr(info.name))
     if config.repeatable_noise:
         raise ConfigError(
             "repeatable_noise = true makes noise that anyone can recompute, and this stream is private; set it to false"
@@ -221,20 +242,6 @@ def _allows_unsafe(ledger: str | Path | None) -> bool:
         return False
     with Ledger(ledger) as book:
         return book.policy.allow_unsafe
-
-
-def refuse_spent(info: StreamInfo, ledger: Path) -> None:
-    """Records that were learnt from are not learnt from again: said before a folder is made."""
-    if not ledger.exists():
-        return
-    with Ledger(ledger) as book:
-        read = tasks_read(book, info.name)
-    spent = next((task.name for task in info.tasks if task.name in read), None)
-    if spent is not None:
-        raise ConfigError(
-            f"task {spent!r} of {info.name!r} was learnt from already, and {ledger} says what its people have lost; "
-            "use what that run released, go on with it by --resume, or declare new records as new tasks"
-        )
 
 
 def point_to(ledger: Path, place: RunFolder, cap: new_ledger.Cap | None = None) -> None:

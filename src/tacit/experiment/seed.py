@@ -13,6 +13,7 @@ from typing import Any
 
 from tacit.data.stream import Stream, StreamInfo, TaskInfo
 from tacit.errors import ConfigError, TacitError
+from tacit.experiment.checks import check_facts
 from tacit.experiment.clock import Clock
 from tacit.experiment.config import Config
 from tacit.experiment.consumption import consumed
@@ -27,12 +28,12 @@ from tacit.learners import find
 from tacit.learners.core import Step
 from tacit.learners.learner import Learner, admit
 from tacit.learners.networks import NamedNetwork
+from tacit.learners.rehearse import rehearse
 from tacit.learners.release import Release, recertify
 from tacit.privacy import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.keys import KeyRing
 from tacit.privacy.ledger import Ledger, StreamTerms
-from tacit.privacy.ledger.tasks import task_states
 from tacit.privacy.vault import Vault
 
 BETWEEN_S = 0.1
@@ -80,16 +81,6 @@ def needed_ledger(info: StreamInfo, ledger: Path | None) -> Path:
     return ledger
 
 
-def check_facts(last: Release, info: StreamInfo) -> None:
-    """Refuse to go on from a release on a stream that is declared otherwise by now."""
-    if replace(last.info, features=last.info.features or info.features) != info:  # older ones lack the features
-        raise ConfigError(
-            f"the declared facts of {last.info.name!r} (tasks, sizes, labels, bounds, columns, how its files are read) "
-            f"are not those that {last.task.name!r} was learnt with; put them back, since what was planned and charged "
-            "rests on them"
-        )
-
-
 def new_learner(config: Config, budget: Budget, seed: int) -> Learner:
     """The method of a configuration."""
     make: Callable[..., Learner] = find(config.learner.method)
@@ -104,11 +95,6 @@ def planned(config: Config, folder: SeedFolder, stream: Stream) -> Learner:
         made = SeedRun(config, folder, stream, Vault(book), lambda said: None, Stop())
         made.plan()
     return made.learner
-
-
-def tasks_read(book: Ledger, stream: str) -> set[str]:
-    """The tasks of a stream that something was charged and read of."""
-    return {task for task, states in task_states(book, stream).items() if states}
 
 
 class SeedRun:
@@ -164,6 +150,7 @@ class SeedRun:
     def go(self, goal: int | None) -> None:
         with self.clock.part("learn"):  # plans and their noise are found here
             self.plan()
+            self._rehearse(goal)
         self.learner.watch = self._watch  # type: ignore[method-assign]
         done = self._restore()
         self.held.hand_over(self.learner, self.vault, self.budget)
@@ -176,6 +163,12 @@ class SeedRun:
                 self._task(number, released=number < done)
         self._end()
         self._say("done", task=self._goal)
+
+    def _rehearse(self, goal: int | None) -> None:
+        """See on synthetic records that the learner works, where private ones would be charged for."""
+        left = self.labels.info.tasks[: len(self.stream) if goal is None else goal]
+        if not self.stream.info.public and any(not (self._place(one) / "release.json").exists() for one in left):
+            rehearse(self.learner.rehearsal, self.labels.info)
 
     def _end(self) -> None:
         """The line that says how far it came, and what the summary needs to know of the learner."""
@@ -224,7 +217,7 @@ class SeedRun:
         """One task, from its records to its line in the log. What is billed stays resumable until all is saved."""
         info = self.labels.info.tasks[number]
         known = [note["accuracy"] for note in self.folder.notes() if note.get("task") == number and "accuracy" in note]
-        with self.vault.until_saved():
+        with self.vault.corrected(), self.vault.until_saved():
             if not released:
                 self._learn(number, info)
             with self.clock.part("evaluate"):  # what was asked and noted before a kill is not asked again
@@ -266,7 +259,7 @@ class SeedRun:
         task = self.stream[number]
         with self.clock.part("admit"):
             like = self.learner.like(info)
-            admitted = admit(self.vault, task.records(), self.stream.info, task.info, self.budget, like=like)
+            admitted = admit(self.vault, task.records, self.stream.info, task.info, self.budget, like=like)
             if self.learner.wants_shown:
                 self.examiner.show(self.learner, number)
             asked, block = self.labels.cut(number, self.examiner.cut(number, admitted))

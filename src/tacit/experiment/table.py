@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.experiment import consumption
+from tacit.experiment.arrival import FILE as ARRIVED
 from tacit.experiment.summary import Summary
 
 
@@ -37,10 +38,9 @@ def show(summary: Summary, console: Console) -> None:
     console.print(f"run folder   {summary.folder}")
     if summary.left:
         more = f"tacit run {shlex.quote(str(summary.folder))} --resume"
-        console.print(
-            f"learnt up to {summary.tasks[-1]}; when the data of {summary.left[0]} are there: {more} --until "
-            f"{shlex.quote(summary.left[0])}, or without --until for all that are left"
-        )
+        next_one, private = shlex.quote(summary.left[0]), (summary.folder / ARRIVED).exists()
+        way = f"--arrived {next_one}" if private else f"--until {next_one}, or without --until for all that are left"
+        console.print(f"learnt up to {summary.tasks[-1]}; when the data of {summary.left[0]} are there: {more} {way}")
 
 
 def _accuracies(summary: Summary) -> Table:

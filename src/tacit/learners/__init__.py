@@ -1,5 +1,6 @@
 """Learners: one file, one method. `find` knows them by name."""
 
+from collections.abc import Collection
 from importlib import import_module
 from inspect import isabstract
 from pathlib import Path
@@ -50,13 +51,15 @@ def opened(
     *,
     ledger: str | Path | Ledger | None = None,
     store: str | Path | None = None,
+    allow_code: Collection[str] = (),
     **changed: Any,
 ) -> Learner:
-    """The learner of any release, by the method that it names; see `Learner.from_release`."""
+    """The learner of any release, by the method that it names; see `Learner.from_release`. No code that the release
+    names is run unless it is allowed."""
     method = Release.load(Path(folder)).method
     if method not in HOMES:
         raise LearnerError(f"{folder} is a release of {method}, a method of your own; use {method}.from_release")
-    return find(method).from_release(folder, ledger=ledger, store=store, **changed)
+    return find(method).from_release(folder, ledger=ledger, store=store, allow_code=allow_code, **changed)
 
 
 def ends(name: str, stream: str) -> str:

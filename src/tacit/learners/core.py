@@ -23,8 +23,11 @@ from tacit.data.stream import Label, StreamInfo, TaskInfo
 from tacit.errors import LearnerError
 from tacit.learners import masks, weights
 from tacit.learners.consumption import Consumption
-from tacit.learners.expected import CertificateOnce, check_budget, for_tasks
+from tacit.learners.expected import CertificateOnce, check_budget, check_labels, for_tasks, with_settings
 from tacit.learners.features import split
+from tacit.learners.progress import Claimed as Claimed
+from tacit.learners.progress import Step as Step
+from tacit.learners.ranges import Range, check_ranges
 from tacit.learners.release import Release
 from tacit.learners.stored import Stored
 from tacit.models.devices import check_device
@@ -38,26 +41,6 @@ from tacit.privacy.vault import Vault
 
 Network = str | nn.Module | Callable[[StreamInfo], nn.Module]
 _KEPT: ContextVar[bool] = ContextVar("gradients are kept", default=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """Where a learner is: told to `watch` before each step, and once after the last one of a task."""
-
-    task: TaskInfo
-    step: int
-    of: int
-    before: bool = False
-    """A step of what comes before the task's own steps."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claimed:
-    """What the paper's own formula gives after some tasks: for the task that lost most, and in all."""
-
-    per_task: float
-    total: float
-    delta: float
 
 
 @dataclass(kw_only=True, eq=False)
@@ -90,6 +73,8 @@ class Core(ABC):
     """What tacit stands behind, in words."""
     remembers: ClassVar[bool] = True
     """Records of a task may be read in later ones; otherwise in their own only."""
+    ranges: ClassVar[Mapping[str, Range]] = {}
+    """Of settings that may be otherwise than in `tacit.learners.ranges`."""
     certificate_ = CertificateOnce()
     """Of the last release."""
     tuned_ = Tuned()
@@ -101,10 +86,15 @@ class Core(ABC):
     def __init_subclass__(cls) -> None:
         if "fit" in vars(cls):
             cls.fit = for_tasks(cls.fit)  # type: ignore[method-assign]
+        if "start" in vars(cls):
+            cls.start = with_settings(cls.start)  # type: ignore[method-assign]
 
+    @with_settings
     def start(self, stream: StreamInfo) -> None:
-        """Take up a stream: its public facts decide the outputs of the model."""
+        """Take up a stream: its public facts decide the outputs of the model. Settings are checked first."""
         check_budget(self.budget)
+        check_ranges(self)
+        check_labels(stream)
         if stream.endless and not self.forever:
             from tacit.learners import ends
 

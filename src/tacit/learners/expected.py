@@ -4,8 +4,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from tacit.data.stream import TaskInfo
+from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, NotLearnt
+from tacit.learners.ranges import check_types
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 
@@ -36,6 +37,26 @@ def for_tasks(fit: Callable[..., None]) -> Callable[..., None]:
         fit(self, *given, **named)
 
     return checked
+
+
+def with_settings(start: Callable[..., None]) -> Callable[..., None]:
+    """A learner's `start` looks at its settings only after their types were checked."""
+
+    @wraps(start)
+    def checked(self: Any, *given: Any, **named: Any) -> None:
+        check_types(self)
+        start(self, *given, **named)
+
+    return checked
+
+
+def check_labels(stream: StreamInfo) -> None:
+    """Refuse a stream with one label."""
+    if len(stream.labels) < 2:
+        raise LearnerError(
+            f"the stream {stream.name!r} declares one label, {stream.labels[0]!r}, and a model that knows no other has "
+            "nothing to learn; declare all labels that records may have"
+        )
 
 
 def check_budget(budget: object) -> None:

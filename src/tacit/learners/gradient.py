@@ -121,6 +121,7 @@ class GradientLearner(Learner):
         steps = grant.plan.steps
         trained = [p for p in self.model_.parameters() if p.requires_grad]
         last = round(self.average * steps)
+        last = min(last, steps - grant.step)  # of work that is taken over, the first steps were drawn before
         totals = [torch.zeros_like(p) for p in trained] if last > 1 else []
         for step in grant:
             self.watch(Step(task=task, step=step, of=steps))

@@ -4,7 +4,7 @@ Labels, nominal sizes and the number of tasks are declared (`stream=StreamInfoâ€
 nothing is inferred from the data. Private data needs a ledger that is kept; public data may use one that is not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -19,8 +19,10 @@ from tacit.errors import LearnerError
 from tacit.learners.core import Core
 from tacit.learners.ending import Ending
 from tacit.learners.kept import warn_of_no_store
+from tacit.learners.rehearse import rehearse_once
 from tacit.learners.release import Release
 from tacit.learners.stored import Stored
+from tacit.plugins import code_hash, only_code, own_files
 from tacit.privacy.budget import Budget
 from tacit.privacy.declared import Block, Declared
 from tacit.privacy.ledger import Ledger
@@ -61,12 +63,18 @@ class Learner(Ending, Core):
             )
         x, vault = self._rows(X), self._open()
         self._check_new(vault, planned)
+        rehearse_once(self)
         source = (x, y) if ids is None else (x, y, ids)
         block = admit(vault, source, self.stream_, planned, self.budget, like=self.like(planned))
-        with vault.until_saved():  # a task of several grants is taken up again from its first
+        # A task of several grants is taken up again from its first; after a failure also with corrected settings.
+        with vault.corrected(), vault.until_saved():
             self.learn(planned, block, vault)
         self.unsaved_: Block | None = block
         return self
+
+    def rehearsal(self) -> Self:
+        """A learner with the same settings, which has learnt nothing and charges nothing."""
+        return type(self)(**self.get_params() | {"ledger": None, "store": None, "stream": None})
 
     @property
     def wants_shown(self) -> bool:
@@ -128,12 +136,15 @@ class Learner(Ending, Core):
         *,
         ledger: str | Path | Ledger | None = None,
         store: str | Path | None = None,
+        allow_code: Collection[str] = (),
         **changed: Any,
     ) -> Self:
         """The learner as a release left it, with its settings. It predicts at once; with the ledger that it was charged
         to (and the store, if it has a memory) it goes on with the next planned task.
 
-        `changed`: settings that are to be others (such as `device`), or that are code, which no file holds."""
+        `changed`: settings that are to be others (such as `device`), or that are code, which no file holds. A Python
+        file that the release names (`backbone = "file.py:Class"`) is not run, unless it is given here again as a
+        setting, or its SHA-256 is in `allow_code` or in the policy of the ledger."""
         release = Release.load(Path(folder))
         if release.method != cls.__name__:
             raise LearnerError(
@@ -145,8 +156,10 @@ class Learner(Ending, Core):
             )
         settings = (release.settings or Stored()).settings(cls, changed)
         made = cls(**settings, stream=release.info, ledger=ledger, store=store)
-        made.start(release.info)
-        made.restore(release.tensors, release.tasks, None if ledger is None else made._open_again(release))
+        given = {code_hash(file, LearnerError) for file in own_files(changed)}
+        with only_code({*allow_code, *given, *(made._policy_code() if release.names_code else ())}):
+            made.start(release.info)
+            made.restore(release.tensors, release.tasks, None if ledger is None else made._open_again(release))
         made.certificate_ = release.certificate
         made.tuned_ = Tuned.of(release.certificate)
         return made
@@ -193,7 +206,7 @@ class Learner(Ending, Core):
 
     def _rows(self, x: Any) -> Tensor:
         """Records of the declared shape; all but bytes of pictures as floats, unless the network looks numbers up."""
-        rows, said = tensor(x), self.stream_
+        rows, said = tensor(x, self.stream_.shape), self.stream_
         if rows.shape[1:] != said.shape:
             of = f": features by {said.features}" if said.features else ""
             raise LearnerError(
@@ -215,6 +228,10 @@ class Learner(Ending, Core):
                 f"task {task.name!r} of {self.stream_.name!r} was learnt from already, as the ledger says; go on "
                 f"with {type(self).__name__}.from_release(folder, ledger=â€¦) from what save(folder) wrote after it"
             )
+
+    def _policy_code(self) -> tuple[str, ...]:
+        """The files that the policy of the ledger allows to run."""
+        return () if self.ledger is None else self._open().ledger.policy.allow_code
 
     def _open_again(self, release: Release) -> Vault:
         """The vault of a later process; its ledger must know all that the release has learnt."""

@@ -31,6 +31,7 @@ from tacit.learners.core import Step
 from tacit.learners.gradient import Gradient, gathered
 from tacit.learners.kept import reopened
 from tacit.learners.learner import Learner
+from tacit.learners.ranges import BELOW_ONE, Range
 from tacit.privacy.declared import Block
 from tacit.privacy.meter import Meter, MeterPlan
 from tacit.privacy.plan import SumPlan
@@ -68,6 +69,8 @@ class MeteredGD(Learner):
     count_share: float = 0.0
     """The share of ρ that pays for a noisy count of who is left, of each block after each task. 0: nobody counts."""
 
+    ranges: ClassVar[Mapping[str, Range]] = {"memory_share": BELOW_ONE}
+    """0: nothing is remembered."""
     reference: ClassVar[str] = "Feldman & Zrnic 2021, individual Rényi filters"
     forever: ClassVar[bool] = True
     certifies: ClassVar[str] = "a unit: the Rényi filter of its own gradients in each of its tasks, remembered or not"

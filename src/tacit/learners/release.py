@@ -11,6 +11,7 @@ from torch import Tensor
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError
 from tacit.learners.stored import Stored
+from tacit.plugins import own_files
 from tacit.privacy.binding import CERTIFICATE, MODEL, bind, bind_again
 from tacit.privacy.certificate import Certificate
 
@@ -30,6 +31,11 @@ class Release:
     certificate: Certificate
     settings: Stored | None = None
     """Of the learner. None: it was saved before releases held them."""
+
+    @property
+    def names_code(self) -> bool:
+        """Whether a setting names a Python file, which opening the release does not run."""
+        return self.settings is not None and bool(own_files(dict(self.settings.plain)))
 
     def save(self, folder: Path) -> Certificate:
         """Write `model.safetensors`, `certificate.json` and, last, `release.json`: with it the release is whole.

@@ -20,6 +20,7 @@ from tacit.words import nearest
 ELSEWHERE = ("device", "ledger", "store", "stream")
 BACKBONES = ("backbone", "features")
 """Settings that may name a backbone, and so a file."""
+_BUDGET = ("epsilon", "delta", "unit", "adjacency")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,8 @@ class Stored:
 
 def _plain(name: str, value: Any) -> Any:
     if isinstance(value, Budget):
-        return {"budget": asdict(value)}
+        said = asdict(value)
+        return {"budget": said if value.accept_large_delta else {k: v for k, v in said.items() if k in _BUDGET}}
     if isinstance(value, NamedNetwork):
         return {"network": value.name, "options": _paths(value.options)}
     if isinstance(value, np.generic):

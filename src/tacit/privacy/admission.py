@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from tacit.data import records as data
+from tacit.data.places import as_declared
 from tacit.data.records import Records
 from tacit.data.stream import Label
 from tacit.errors import VaultError
@@ -22,6 +23,8 @@ from tacit.privacy.filters import RenyiFilter
 from tacit.privacy.ledger import Ledger, StreamTerms
 from tacit.privacy.sampling import coins
 from tacit.privacy.store import Store
+
+_SOURCE = "the source failed while its records were read"
 
 
 class Admission:
@@ -36,22 +39,19 @@ class Admission:
     def admit(self, source: Any, declared: Declared) -> Block:
         """Take records in, and find or make their block in the ledger.
 
-        `source`: arrays (x, y) or (x, y, ids), a torch Dataset of (x, y[, id]), or an iterable of such. Ids name the
-        units; a unit that exceeds a declared bound is skipped in silence, and no id is stored in the clear.
+        `source`: arrays (x, y) or (x, y, ids), a torch Dataset of (x, y[, id]), an iterable of such, or a function that
+        returns one of these. Ids name the units; a unit that exceeds a declared bound is skipped in silence, and no id
+        is stored in the clear. What the source raises is withheld.
         """
         keys = self.ledger.keys
         if keys.test and not declared.public:
             self.ledger.policy.require("allow_test_keys", what=f"test keys on the private stream {declared.stream!r}")
+        if not declared.public:
+            declared.budget.check_units(declared.size, f"task {declared.task!r} of {declared.stream!r}")
         read = partial(data.read, source, keys.identity_key, declared.records_per_unit, declared.shape)
-        found = read() if declared.public else guarded(read, "the source failed while its records were read")
+        found = read() if declared.public else guarded(read, _SOURCE)
         if declared.budget.unit is Unit.PERSON and not found.has_ids:
             raise VaultError("the budget protects persons, so the source must say whose each record is: (x, y, ids)")
-        numbers = declared.labels is not None and isinstance(declared.labels[0], int)
-        if declared.labels is not None and found.y.dtype.kind in ("U" if numbers else "iuf"):
-            raise VaultError(
-                f"the declared labels are {'numbers' if numbers else 'texts'} and those of the records are not; "
-                "declare them as they are stored"
-            )
         stream = self.ledger.stream(
             StreamTerms(
                 name=declared.stream,
@@ -76,7 +76,8 @@ class Admission:
         if found.has_ids:
             found = found.only_units(self.ledger.enroll(stream, declared.task, found.names, declared.tasks_per_unit))
         if declared.labels is not None:
-            found = found.under(declared.labels, declared.other)
+            kind = as_declared(found.y, declared.labels)  # one odd label is one label outside, whatever its kind
+            found = replace(found, y=kind).under(declared.labels, declared.other)
         return self._hold(self.find(declared.stream, declared.task), found)
 
     def find(self, stream: str, task: str, part: str = "all") -> Block:
@@ -130,15 +131,23 @@ class Admission:
     def keep(self, block: Block) -> None:
         """Write a block's records to the store, so that a later process can `reopen` it (episodic memory)."""
         self.ledger.require_live(block.id)
-        self._folder().save(block.name, data.to_tensors(self._of(block)))
+        records = self._of(block)
+        tensors = guarded(lambda: data.to_tensors(records), _SOURCE)
+        self._folder().save(block.name, tensors)
 
     def reopen(self, block: Block) -> Block:
         """Take a kept block back into memory."""
-        return self._hold(block, data.from_tensors(self._folder().load(block.name)))
+        tensors = self._folder().load(block.name)
+        return self._hold(block, guarded(lambda: data.from_tensors(tensors), "what the store holds cannot be read"))
 
     def until_saved(self) -> AbstractContextManager[None]:
         """`with vault.until_saved(): …; save(…)`: after a crash inside, the same calls give the same results."""
         return self._billing.until_saved()
+
+    def corrected(self) -> AbstractContextManager[None]:
+        """`with vault.corrected(): …`: what was charged for under other settings, and failed, is gone on with from the
+        first step that was not drawn."""
+        return self._billing.corrected()
 
     def settle(self, block: Block) -> None:
         """Mark all finished work on the block's stream as released: after a crash between its save and its mark."""

@@ -32,6 +32,8 @@ class Bill:
     ledger: Ledger | None
     """None: an umbrella pays."""
     charged: bool
+    first: int = 0
+    """The first step that it is good for: those before were drawn by other work, and are never drawn again."""
     later: "list[tuple[Bill, str | None]] | None" = None
     """Where a release waits until the work around it is saved."""
 
@@ -74,11 +76,24 @@ class Biller:
         self._trial: _Trial | None = None
         self._later: list[tuple[Bill, str | None]] | None = None
         self._inside: list[Bill] = []
+        self._corrected = False
 
     @property
     def in_trial(self) -> bool:
         """Whether an umbrella pays for what is read now."""
         return self._trial is not None
+
+    @contextmanager
+    def corrected(self) -> Iterator[None]:
+        """Within it, work that asks for the very reads of work that was charged and not finished takes them over, from
+        the first step that was not drawn: a failure after the charge does not cost the records a second one.
+
+        The steps that were drawn are lost, and their coins and noise are never derived again."""
+        before, self._corrected = self._corrected, True
+        try:
+            yield
+        finally:
+            self._corrected = before
 
     @contextmanager
     def until_saved(self) -> Iterator[None]:
@@ -174,18 +189,65 @@ class Biller:
         journal = Journal(None) if self._store is None else self._store.journal(pin)  # locked: one live holder a pin
         try:
             ticket = None if self._store is None else self._ledger.resume(pin=pin, holder=self._holder)
-            if ticket is not None:
-                return self._opened(ticket, journal, charged=ticket.charged)
-            journal.clear()
+            if ticket is not None and self._store is not None:
+                # Where other work took it over, this one goes on after that.
+                first = 0 if self._store.taker(pin) is None else self._store.take_over(pin, pin, len(journal))
+                return self._opened(ticket, journal, charged=ticket.charged, first=first)
             charges = [(block.id, event) for block, event in reads]
+            if not in_series and (taken := self._taken_over(kind, charges, plan, pin)) is not None:
+                journal.close(forget=True)
+                return taken
+            journal.clear()
             ticket = book(charges, pin=pin, holder=self._holder, kind=kind, plan=dict(plan))
         except BaseException:
             journal.close()
             raise
         return self._opened(ticket, journal, charged=charged)
 
-    def _opened(self, ticket: Ticket, journal: Journal, *, charged: bool) -> Bill:
-        bill = Bill(ticket=ticket, journal=journal, ledger=self._ledger, charged=charged, later=self._later)
+    def _taken_over(
+        self, kind: str, charges: Sequence[tuple[int, dp_event.DpEvent]], plan: Mapping[str, Any], pin: str
+    ) -> Bill | None:
+        """The charge of other work on the very same reads that was begun and will not be finished, for what is left of
+        it: asked for by `corrected`, or taken over by this work before."""
+        if self._store is None:
+            return None
+        for other, charged in self._ledger.unfinished_alike(kind, charges, plan.get("reader"), self._holder):
+            own = self._store.taker(other) == pin
+            if not (own or self._corrected):
+                continue
+            try:
+                journal = self._store.journal(other)
+            except VaultError:  # it is at work
+                continue
+            if not charged:  # nothing was read under it: it is given back
+                self._give_back(other, journal)
+                continue
+            if not own and kind == "gradient" and len(journal) >= int(plan["steps"]):
+                journal.close()
+                raise VaultError(
+                    f"all {plan['steps']} steps that were charged for were drawn under other settings, so there is "
+                    "none left to go on with; ask again with the settings that they were drawn under"
+                )
+            left = kind == "gradient" or own or not (len(journal) or journal.kept() is not None)
+            ticket = self._ledger.resume(pin=other, holder=self._holder) if left else None
+            if ticket is None:  # its one result has left, or another process was quicker
+                journal.close()
+                continue
+            first = self._store.take_over(other, pin, len(journal))
+            return self._opened(ticket, journal, charged=ticket.charged, first=first)
+        return None
+
+    def _give_back(self, pin: str, journal: Journal) -> None:
+        """Void a reservation of this holder under which nothing was read."""
+        ticket = self._ledger.resume(pin=pin, holder=self._holder)
+        if ticket is not None and not ticket.charged:
+            self._ledger.void(ticket)
+        journal.close(forget=ticket is None or not ticket.charged)
+
+    def _opened(self, ticket: Ticket, journal: Journal, *, charged: bool, first: int = 0) -> Bill:
+        bill = Bill(
+            ticket=ticket, journal=journal, ledger=self._ledger, charged=charged, first=first, later=self._later
+        )
         if self._later is not None:
             self._inside.append(bill)
         return bill

@@ -6,7 +6,7 @@ can be printed beside a certified bound, never converted into one.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
@@ -57,6 +57,8 @@ class Budget:
     delta: float
     unit: Unit = Unit.RECORD
     adjacency: Adjacency = Adjacency.ADD_OR_REMOVE
+    accept_large_delta: bool = field(default=False, compare=False, repr=False)
+    """Said a second time: δ may be above one over the number of units. It is no part of what is guaranteed."""
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta"):
@@ -72,6 +74,16 @@ class Budget:
             )
         object.__setattr__(self, "unit", _member(Unit, self.unit, "unit"))
         object.__setattr__(self, "adjacency", _member(Adjacency, self.adjacency, "adjacency"))
+
+    def check_units(self, units: float, of: str) -> None:
+        """Refuse a δ above one over the declared number of units, unless it was said twice: with such a δ a mechanism
+        may publish a whole unit and keep its promise."""
+        if self.delta * units > 1 and not self.accept_large_delta:
+            raise PlanError(
+                f"delta = {self.delta:g} is above 1/{units:.0f}, one over the number of units that {of} declares, so "
+                f"that it would allow to publish one of them in full; use a delta well below {1 / units:.2g}, or say "
+                "accept_large_delta (--accept-large-delta) as well"
+            )
 
     def __str__(self) -> str:
         return f"ε = {self.epsilon:g}, δ = {self.delta:g} per {self.unit}, {self.adjacency}"

@@ -26,15 +26,32 @@ T = TypeVar("T")
 
 
 def guarded(work: Callable[[], T], what: str = "the model, loss, rule or feature map failed on private records") -> T:
-    """Run user code on private records: what it raises may quote them, so it leaves as a generic sentence."""
+    """Run user code, or a data source, on private records: what it raises may quote them, so it leaves as a generic
+    sentence, without the error that caused it and without its frames. tacit's own errors leave as they are, alone."""
+    own: BaseException | None = None
     try:
         return work()
-    except (TacitError, KeyboardInterrupt):
-        raise
-    except Exception:
-        raise VaultError(
+    except KeyboardInterrupt:
+        own = KeyboardInterrupt()
+    except TacitError as error:
+        own = error if _is_ours(error) else None
+    except (Exception, SystemExit):
+        pass
+    # Out here nothing is being handled any more, so that no message is kept as the context of what is raised.
+    if own is None:
+        own = VaultError(
             f"{what}, and its message is withheld because it may quote them; try it on public data of the same shape"
-        ) from None
+        )
+    own.__cause__ = own.__context__ = None
+    raise own.with_traceback(None)
+
+
+def _is_ours(error: TacitError) -> bool:
+    """Whether tacit's own code raised it, and not a source or a module that uses tacit's errors."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    return frame is not None and str(frame.tb_frame.f_globals.get("__name__", "")).partition(".")[0] == "tacit"
 
 
 def chunks(records: Records, units: Tensor, most: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -57,7 +74,7 @@ def chunks(records: Records, units: Tensor, most: int) -> Iterator[tuple[Tensor,
 
 def featurise(records: Records, index: Tensor, through: nn.Module | None) -> Tensor:
     """Features of some records, as float rows; through the frozen map, which is run in eval mode without gradients."""
-    x = records.features(index)
+    x = guarded(lambda: records.features(index), "the source failed while its records were read")
     if through is None:
         return x
     frozen(through)  # at every pass: it may have been put back in training mode since the grant

@@ -94,9 +94,11 @@ def issue(
             "how they were tuned"
         )
     listed = [grant for grant in summary.grants if grant.state != "VOID"]
+    now = datetime.now(UTC)
     return Certificate(
         id=uuid.uuid4().hex,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        # Two certificates of a run in seconds would tell how long a task took, and so about its number of records.
+        created=now.isoformat(timespec="seconds") if terms.public else now.date().isoformat(),
         library=library(),
         method=method,
         mode="uncertified" if certified.epsilon is None else "certified",

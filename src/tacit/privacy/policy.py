@@ -22,7 +22,7 @@ from tacit.errors import PlanError, PolicyError
 from tacit.privacy.budget import Budget
 from tacit.words import nearest
 
-_LATER: dict[str, Any] = {"disjoint": [], "signatures": 1}
+_LATER: dict[str, Any] = {"disjoint": [], "signatures": 1, "allow_code": []}
 """Keys that came later, and the value that policies without them have."""
 Switch = Literal["allow_unsafe", "allow_test_keys", "allow_uncharged_tuning"]
 
@@ -72,6 +72,8 @@ class Policy(BaseModel):
     """Keys that anyone can recompute, on private data."""
     allow_uncharged_tuning: bool = False
     """Repeated runs outside an umbrella charge."""
+    allow_code: tuple[str, ...] = ()
+    """SHA-256 of Python files that a release may name and that are run when it is opened with this ledger."""
     may_raise: tuple[str, ...] = ()
     """Who may raise the budget of a stream."""
     unit_cap: Cap | None = None
@@ -81,7 +83,15 @@ class Policy(BaseModel):
     signatures: int = Field(default=1, ge=1)
     """How many officers must sign a decision about the ledger, once it has officers."""
 
-    @field_validator("may_raise", mode="before")
+    @field_validator("allow_code")
+    @classmethod
+    def _hashes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            if len(one) != 64 or set(one.lower()) - set("0123456789abcdef"):
+                raise ValueError("each entry must be a SHA-256, 64 hexadecimal digits (sha256sum FILE prints it)")
+        return tuple(one.lower() for one in value)
+
+    @field_validator("may_raise", "allow_code", mode="before")
     @classmethod
     def _names(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value

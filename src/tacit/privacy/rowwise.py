@@ -99,6 +99,22 @@ def check_reads(
         check_training(read, found, model, loss, clipper)
 
 
+def check_rules(reads: Sequence[Read], records: Sequence[Records]) -> None:
+    """Refuse a rule of selection that fails on synthetic rows, before anything is charged."""
+    for read, found in zip(reads, records, strict=True):
+        if read.select is None:
+            continue
+        rows, y = synthetic(found), torch.arange(_ROWS) % max(1, len(read.block.labels or (0,)))
+        try:
+            with torch.no_grad():
+                torch.func.vmap(read.select)(rows, y).bool()
+        except Exception as problem:
+            raise VaultError(
+                f"the rule of a read fails on synthetic records: {type(problem).__name__}: "
+                f"{str(problem).partition(chr(10))[0]}; it is a rule on one record, (x, y) → one truth value"
+            ) from None
+
+
 def check_training(read: Read, records: Records, model: nn.Module, loss: Loss, clipper: Clipper) -> None:
     check_map(records, read.through)
     rows = synthetic(records)

@@ -113,7 +113,7 @@ class Journal:
             return
         if forget and not self._forgotten:  # once: the same work may have begun anew since
             self._forgotten = True
-            for file in (self._path, self._result):
+            for file in (self._path, self._result, self._path and self._path.with_suffix(".taken")):
                 if file is not None:
                     file.unlink(missing_ok=True)
         self._file.close()
@@ -192,6 +192,26 @@ class Store:
 
     def journal(self, pin: str) -> Journal:
         return Journal(self.path / "grants" / f"{pin}.steps")
+
+    def taker(self, pin: str) -> str | None:
+        """The work that took over what is left of this work, if one did."""
+        path = self._taken(pin)
+        return path.read_text().split()[0] if path.exists() else None
+
+    def take_over(self, pin: str, by: str, drawn: int) -> int:
+        """Note, durably, that other work goes on with what is left of this work; the first step that it may draw."""
+        path = self._taken(pin)
+        if self.taker(pin) == by:
+            return int(path.read_text().split()[1])
+        draft = path.with_suffix(".new")
+        draft.write_text(f"{by} {drawn}\n")
+        sync(draft)
+        draft.replace(path)
+        sync(path.parent)
+        return drawn
+
+    def _taken(self, pin: str) -> Path:
+        return self.path / "grants" / f"{pin}.taken"
 
     def save(self, block: str, tensors: dict[str, Tensor]) -> None:
         save_tensors(tensors, self._block(block))

@@ -91,6 +91,7 @@ class Vault(Once):
         records = [self._of(read.block) for read in reads]
         clipper = Clipper(model, loss, clip_rule(plan, model))
         rowwise.check_reads(reads, records, model, loss, clipper)
+        rowwise.check_rules(reads, records)
         described = plan.describe() | ({} if reader is None else {"reader": reader})
         name = pin(
             plan=described,
@@ -106,6 +107,8 @@ class Vault(Once):
         bill = self._billing.reserve("gradient", charges, described, name)
         keys, ticket = self.ledger.keys, bill.ticket
         try:
+            if any(read.select is not None for read in reads):
+                bill.charge()  # the rule is asked about private records: whatever comes of it is paid for
             sampled = [
                 prepare(read, rate, found, keys, ticket, self._most)
                 for read, rate, found in zip(reads, rates, records, strict=True)
@@ -115,9 +118,11 @@ class Vault(Once):
             if not bill.charged:
                 bill.void()
             raise
-        return Grant(
+        made = Grant(
             plan=plan, model=model, clipper=clipper, reads=sampled, bill=bill, noise_key=noise_key, most=self._most
         )
+        made.step = bill.first
+        return made
 
     def meter(self, block: Block, plan: MeterPlan) -> Meter:
         """One charge for all that `Meter.gradient` will ever read of the block: noise is chosen as one goes, and each
@@ -249,7 +254,7 @@ class Vault(Once):
         """The labels whose noisy count reaches the plan's threshold. Then use `with_labels`."""
         records, keys = self._of(block), self.ledger.keys
         bill = self._bill("label set", block, plan.event, plan.describe())
-        counts = exits.label_counts(records, plan.labels_per_unit, keys.identity_key)
+        counts = exits.guarded(lambda: exits.label_counts(records, plan.labels_per_unit, keys.identity_key))
         # Without candidates the names are sorted: the order of the records must not show.
         names = sorted(counts, key=repr) if plan.candidates is None else plan.candidates
         grid, key = grid_for(plan.std), keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)

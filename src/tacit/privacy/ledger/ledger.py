@@ -269,6 +269,11 @@ class Ledger(Decisions):
         with self._write() as txn:
             return spending.resume(txn, pin=pin, holder=holder, lease_s=lease_s)
 
+    def unfinished_alike(self, *work: Any) -> list[tuple[str, bool]]:
+        """Unfinished work on the very same (kind, reads, reader, holder), oldest first: its pin, whether charged."""
+        with self._read() as connection:
+            return spending.unfinished_alike(connection, *work)
+
     def sweep(self, now: float | None = None) -> int:
         """Void reservations whose lease ran out; how many."""
         with self._write() as txn:

@@ -7,11 +7,14 @@ do nothing; voiding gives back only what was never charged.
 import json
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
+from dp_accounting.dp_event import DpEvent
 from sqlalchemy import Connection, Row, func, select
 
 from tacit.errors import LedgerError
+from tacit.privacy.events import to_json
 from tacit.privacy.keys import KeyRing
 from tacit.privacy.ledger import tally
 from tacit.privacy.ledger.chain import Transaction, canonical
@@ -118,6 +121,24 @@ def unfinished(connection: Connection, stream_id: int, holder: str) -> list[tupl
     here = (grants.c.state == "CHARGED") & (grants.c.holder == holder)
     found = connection.execute(select(grants).where(here).order_by(grants.c.seq)).all()
     return [(one.kind, one.pin) for one in found if stream_id in tally.streams_of(connection, one.id)]
+
+
+def unfinished_alike(
+    connection: Connection, kind: str, reads: Sequence[tuple[int, DpEvent]], reader: object, holder: str
+) -> list[tuple[str, bool]]:
+    """A holder's unfinished grants that read the very same blocks by the same events, for the same reader, outside a
+    series, oldest first: their pins, and whether they were charged."""
+    here = grants.c.state.in_(("RESERVED", "CHARGED")) & (grants.c.holder == holder) & (grants.c.kind == kind)
+    found = connection.execute(select(grants).where(here).order_by(grants.c.seq)).all()
+    texts = [(block, to_json(event)) for block, event in reads]
+    bodies = [(one, reservation(connection, one.id)) for one in found]
+    return [
+        (one.pin, one.state == "CHARGED")
+        for one, body in bodies
+        if body["series"] is None
+        and [(block, event) for block, event, _ in body["reads"]] == texts
+        and json.loads(body["plan"]).get("reader") == reader
+    ]
 
 
 def charge(txn: Transaction, ticket: Ticket) -> None:

@@ -1,0 +1,197 @@
+"""What a learner's settings may be: their types, from the class, and their ranges, by name.
+
+They are checked before anything is built, read or charged. What a setting means is said where it is declared; a rule
+that joins several settings, or a setting with the stream, is checked by the learner itself.
+"""
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from tacit.errors import LearnerError
+from tacit.words import nearest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """Numbers between two ends; an end that is open does not belong to it."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    open_low: bool = False
+    open_high: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        above = value > self.low if self.open_low else value >= self.low
+        return above and (value < self.high if self.open_high else value <= self.high)
+
+    def __str__(self) -> str:
+        if self.high == math.inf:
+            return "" if self.low == -math.inf else f" {'>' if self.open_low else '≥'} {self.low:g}"
+        if self.open_low and self.open_high:
+            return f" between {self.low:g} and {self.high:g}"
+        ends = ("<" if one else "≤" for one in (self.open_low, self.open_high))
+        return " with {:g} {} {{}} {} {:g}".format(self.low, *ends, self.high)
+
+
+ANY = Range()
+POSITIVE = Range(low=0, open_low=True)
+NOT_NEGATIVE = Range(low=0)
+FROM_ONE = Range(low=1)
+SHARE = Range(low=0, high=1, open_low=True, open_high=True)
+UP_TO_ONE = Range(low=0, high=1)
+BELOW_ONE = Range(low=0, high=1, open_high=True)
+
+RANGES = {
+    "average": UP_TO_ONE,
+    "batch": POSITIVE,
+    "by_step": FROM_ONE,
+    "check": FROM_ONE,
+    "clip": POSITIVE,
+    "count_share": BELOW_ONE,
+    "encoder_share": SHARE,
+    "encoder_width": FROM_ONE,
+    "epochs": POSITIVE,
+    "epsilon1": POSITIVE,
+    "epsilon2": POSITIVE,
+    "factor": Range(low=1, open_low=True),
+    "features": FROM_ONE,
+    "fine_tune_epochs": POSITIVE,
+    "fine_tune_lr": POSITIVE,
+    "finished": NOT_NEGATIVE,
+    "hidden": FROM_ONE,
+    "kernel": FROM_ONE,
+    "lasting": POSITIVE,
+    "learner_budget": POSITIVE,
+    "learners": FROM_ONE,
+    "least": Range(low=0, high=1, open_low=True),
+    "lr": POSITIVE,
+    "margin": Range(low=-1, high=1),
+    "margin_confidence": SHARE,
+    "margin_draws": FROM_ONE,
+    "memory_batch": POSITIVE,
+    "memory_noise": POSITIVE,
+    "memory_per_class": FROM_ONE,
+    "memory_share": SHARE,
+    "memory_weight": UP_TO_ONE,
+    "moment_share": SHARE,
+    "momentum": BELOW_ONE,
+    "most": FROM_ONE,
+    "noise": POSITIVE,
+    "power": POSITIVE,
+    "rank": FROM_ONE,
+    "replay": POSITIVE,
+    "router_share": SHARE,
+    "scale": POSITIVE,
+    "seed": NOT_NEGATIVE,
+    "sharpness": NOT_NEGATIVE,
+    "smooth": BELOW_ONE,
+    "standardise": SHARE,
+    "stay": FROM_ONE,
+    "steps": FROM_ONE,
+    "target": SHARE,
+    "tasks_per_learner": FROM_ONE,
+    "usual_size": FROM_ONE,
+    "watch_share": SHARE,
+    "weight_decay": NOT_NEGATIVE,
+    "width": FROM_ONE,
+}
+"""By the name of a setting, whichever learner has it; a class has its own, where they differ, in `ranges`."""
+
+
+def check_types(learner: Any) -> None:
+    """Refuse the first setting that is not of its type, by one sentence."""
+    for name, value, kind in _settings(learner):
+        if kind.choices:
+            _check_choice(name, value, kind)
+        elif not _is_kind(value, kind):
+            raise LearnerError(f"{name} must be {_words(name, kind, _range(learner, name))}, got {value!r}")
+
+
+def check_ranges(learner: Any) -> None:
+    """Refuse the first setting that is outside its range, by one sentence. A learner's own `ranges` come first."""
+    for name, value, kind in _settings(learner):
+        if kind.number in ("whole", "real") and not (math.isfinite(value) and value in _range(learner, name)):
+            raise LearnerError(f"{name} must be {_words(name, kind, _range(learner, name))}, got {value!r}")
+
+
+def _settings(learner: Any) -> Iterator[tuple[str, Any, "_Kind"]]:
+    """Every value of every setting whose type says what it may be: of a list, each for itself."""
+    for name, kind in _kinds(cast(Hashable, type(learner))).items():
+        value = getattr(learner, name)
+        if value is not None or not kind.none:
+            yield from ((name, one, kind) for one in (value if kind.each and _is_list(value) else (value,)))
+
+
+def _range(learner: Any, name: str) -> Range:
+    own: Mapping[str, Range] = getattr(type(learner), "ranges", {})
+    return own.get(name, RANGES.get(name, ANY))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kind:
+    """What the type of a setting allows."""
+
+    number: Literal["whole", "real", "truth"] | None = None
+    choices: tuple[Any, ...] = ()
+    none: bool = False
+    each: bool = False
+    """A list, one value for each task."""
+
+
+@cache
+def _kinds(learner: Hashable) -> dict[str, _Kind]:
+    """Of a class of learners."""
+    assert isinstance(learner, type)
+    try:
+        hints = get_type_hints(learner)
+    except (NameError, TypeError, AttributeError):  # a method of one's own whose names cannot be looked up
+        return {}
+    found = {one.name: _kind(hints[one.name]) for one in fields(learner) if one.init and one.name in hints}
+    return {name: kind for name, kind in found.items() if kind.number or kind.choices}
+
+
+def _kind(hint: Any) -> _Kind:
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    none = NoneType in kinds
+    each = any(get_origin(kind) is Sequence for kind in kinds)
+    plain = [kind for kind in kinds if kind is not NoneType and get_origin(kind) is not Sequence]
+    if len(plain) == 1 and get_origin(plain[0]) is Literal:
+        return _Kind(choices=get_args(plain[0]), none=none, each=each)
+    if plain == [bool]:
+        return _Kind(number="truth", none=none, each=each)
+    if plain == [int]:
+        return _Kind(number="whole", none=none, each=each)
+    return _Kind(number="real", none=none, each=each) if plain in ([float], [float, int], [int, float]) else _Kind()
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
+
+
+def _check_choice(name: str, value: Any, kind: _Kind) -> None:
+    if value not in kind.choices:
+        known = [*map(repr, kind.choices), *(["None"] if kind.none else [])]
+        near = f"; {nearest(value, map(str, kind.choices))}" if isinstance(value, str) and len(known) > 3 else ""
+        raise LearnerError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, got {value!r}{near}")
+
+
+def _is_kind(value: Any, kind: _Kind) -> bool:
+    truth = isinstance(value, bool | np.bool_)
+    if kind.number == "truth":
+        return truth
+    return not truth and isinstance(value, Integral if kind.number == "whole" else Real)
+
+
+def _words(name: str, kind: _Kind, allowed: Range) -> str:
+    """What a setting may be."""
+    if kind.number == "truth":
+        return "true or false"
+    what = "a whole number" if kind.number == "whole" else "a finite number"
+    return f"{what}{str(allowed).format(name)}{', or None' if kind.none else ''}"
