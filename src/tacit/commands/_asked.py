@@ -64,6 +64,9 @@ def plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
         if not key or not equals:
             raise ConfigError(f"--grid takes key=value,value,…, such as learner.noise=1,2, got {key!r}")
     points = {key: tuple(value_of(f"[{text}]")) for key, _, text in lines}
+    for key, values_of_key in points.items():
+        if not values_of_key:
+            raise ConfigError(f"--grid {key}= has no values; write them with commas between, such as {key}=1,2")
     values = plain(what)
     changes = parsed(sets)
     if values.get("kind") != "sweep":

@@ -15,6 +15,7 @@ from rich.text import Text
 from tacit.commands._asked import asked, named, plan
 from tacit.commands._shared import Json, err, out, sentences, stopping
 from tacit.errors import ConfigError
+from tacit.words import counted
 
 if TYPE_CHECKING:
     from tacit.experiment.config import Accumulation, Config, Sweep
@@ -64,7 +65,7 @@ def run(
         str | None, typer.Option(metavar="TASK", help="Learn up to this task for now; --resume goes on later.")
     ] = None,
     tasks: Annotated[
-        int | None, typer.Option(min=1, help="Of a stream without end: learn up to so many tasks in all, for now.")
+        int | None, typer.Option(min=1, help="For a stream without end: learn up to this many tasks in all, for now.")
     ] = None,
     processes: Processes = None,
     quiet: Quiet = False,
@@ -146,7 +147,7 @@ def sweep(
     """Run a grid over any keys; one CSV of all cells. Called again with the same --out, or with the folder, it goes on.
 
     \b
-    tacit sweep quickstart --grid learner.noise=1,2 --grid budget.epsilon=0.5,1,2 --out runs/grid
+    tacit sweep quickstart --grid learner.steps=30,60 --grid budget.epsilon=0.5,1,2 --out runs/grid
     tacit sweep compare --out runs/compare --limit-minutes 30
     tacit sweep runs/compare --resume
     """
@@ -214,7 +215,9 @@ def _show_curves(kind: str, found: Any, *, as_json: bool) -> None:
     if kind == "accounting":
         accounting_table.show(found, out)
         return
-    table = Table("curve", "kind", "of", f"ε after {found['tasks']} tasks", "δ", "by", box=None, padding=(0, 2, 0, 0))
+    table = Table(
+        "curve", "kind", "of", f"ε after {counted(found['tasks'], 'task')}", "δ", "by", box=None, padding=(0, 2, 0, 0)
+    )
     for curve in found["curves"]:
         epsilon, delta = f"{curve['epsilon']:.4g}", f"{curve['delta']:g}"
         table.add_row(curve["curve"], curve["kind"], curve["scope"], epsilon, delta, curve["accountant"])
@@ -229,7 +232,7 @@ def _show_standing(found: "Standing", *, as_json: bool) -> None:
         return
     accuracy = "" if found.accuracy is None else f", accuracy on the last of them {found.accuracy:.1%}"
     certified = "no finite ε certified" if found.epsilon is None else f"ε certified {found.epsilon:.3g}"
-    out.print(f"{found.learnt} tasks learnt{accuracy}, {certified}")
+    out.print(f"{counted(found.learnt, 'task')} learnt{accuracy}, {certified}")
     out.print(f"answers come from the last release: {found.release}")
     if found.ended is None:
         out.print(f"go on by: tacit run {shlex.quote(str(found.folder))} --resume")

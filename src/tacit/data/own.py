@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.data import columns
+from tacit.data.copies import is_copy
 from tacit.data.declaration import Declaration
 from tacit.data.facts import plain_name
 from tacit.data.folders import ImageFolder
@@ -131,14 +132,17 @@ def open_path(declared: Declaration, path: Path, *, test: bool = False) -> Reade
 
 
 def keep_apart(declared: Declaration, folder: Path) -> None:
-    """Refuse private data as a public test set: the same file, or one folder inside the other."""
+    """Refuse private data as a public test set: the same file by any path or link, a copy of it, or one folder inside
+    the other."""
     if declared.public or declared.files is None or declared.files.test is None:
         return
     train, test = folder / declared.files.train, folder / declared.files.test
-    if train.exists() and test.exists() and (_within(train, test) or _within(test, train)):
+    if not (train.exists() and test.exists()):
+        return
+    if _within(train, test) or _within(test, train) or is_copy(train, test):
         raise DataError(
-            f"files.test = {declared.files.test!r} is the private data of files.train; give a public file, or null for "
-            "a charged accuracy"
+            f"files.test = {declared.files.test!r} is the private data of files.train, or a copy of it; give a public "
+            "file, or null for a charged accuracy"
         )
 
 

@@ -216,6 +216,8 @@ class RunFolder:
 
 def refuse_full(path: Path) -> None:
     """Nothing is written among files of other work."""
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"{path} is a file, and a run needs a folder; give an empty or a new folder by --out")
     if path.exists() and any(path.iterdir()):
         raise ConfigError(f"{path} is not empty and holds no run; give an empty or a new folder by --out")
 
