@@ -209,7 +209,7 @@ def _npz(declared: Declaration, path: Path, *, test: bool) -> Arrays:
     try:
         with np.load(path) as file:
             held = {name: file[name] for name in file.files}
-    except (OSError, ValueError):
+    except Exception:  # zipfile, zlib and numpy each have errors of their own, which may quote a record
         raise DataError(f"{path} is not a .npz file of plain arrays; write it with numpy.savez") from None
     wanted = {"x": features, "y": named.label}
     if named.task is not None and (not test or named.task in held):

@@ -19,9 +19,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tacit.errors import ConfigError, TacitError
+from tacit.experiment.changes import read
 from tacit.experiment.config import Config
 from tacit.experiment.events import Stopped
 from tacit.privacy.issue import checkout, library
@@ -41,6 +40,17 @@ def write(path: Path, text: str) -> None:
 
 def write_json(path: Path, values: Values) -> None:
     write(path, json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What `write_json` wrote."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} was changed or is damaged; restore it from a backup of the folder")
+    return found
 
 
 def add_line(path: Path, line: Values) -> None:
@@ -199,11 +209,13 @@ class RunFolder:
     def ledger(self) -> dict[str, Any]:
         """Where the run is charged to: `path` and `id` of a lasting ledger; empty before."""
         pointer = self.path / "ledger.json"
-        found: dict[str, Any] = json.loads(pointer.read_text(encoding="utf-8")) if pointer.exists() else {}
+        found = read_json(pointer) if pointer.exists() else {}
+        if not isinstance(found.get("path"), str | None):
+            raise ConfigError(f"{pointer} was changed or is damaged; restore it from a backup of the folder")
         return found
 
     def config(self) -> Config:
-        return Config.of(yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8")))
+        return Config.of(read(self.path / "config.yaml"))
 
     def write_accuracy(self, rows: Sequence[tuple[int, int, int, float]]) -> None:
         """All seeds, in order."""

@@ -29,7 +29,7 @@ from tacit.experiment.changes import override
 from tacit.experiment.config import Config, Sweep
 from tacit.experiment.consumption import COLUMNS
 from tacit.experiment.events import Said, Stop, Stopped, Tell, ctrl_c
-from tacit.experiment.folder import RunFolder, write
+from tacit.experiment.folder import RunFolder, read_json, write
 from tacit.experiment.loading import SWEEP, checked, plain
 from tacit.experiment.reference import reference
 from tacit.experiment.runner import available_cores, nobody, run
@@ -66,7 +66,7 @@ class Cell:
     def look(self) -> None:
         """Find out whether it was finished before."""
         if self.folder.finished:
-            self.status, self.metrics = DONE, json.loads(self.folder.metrics.read_text())
+            self.status, self.metrics = DONE, read_json(self.folder.metrics)
 
     @property
     def compared(self) -> Compared | None:

@@ -5,9 +5,9 @@ from inspect import isabstract
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import LearnerError
+from tacit.errors import LearnerError, TacitError
 from tacit.learners.learner import Learner
-from tacit.learners.release import Release
+from tacit.learners.release import Release, damage
 from tacit.plugins import from_file
 from tacit.privacy.ledger import Ledger
 
@@ -54,9 +54,18 @@ def opened(
 ) -> Learner:
     """The learner of any release, by the method that it names; see `Learner.from_release`."""
     method = Release.load(Path(folder)).method
+    if not isinstance(method, str):
+        raise LearnerError(damage(folder))
     if method not in HOMES:
         raise LearnerError(f"{folder} is a release of {method}, a method of your own; use {method}.from_release")
-    return find(method).from_release(folder, ledger=ledger, store=store, **changed)
+    if changed:
+        return find(method).from_release(folder, ledger=ledger, store=store, **changed)
+    try:
+        return find(method).from_release(folder, ledger=ledger, store=store)
+    except TacitError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise LearnerError(damage(folder)) from error
 
 
 def ends(name: str, stream: str) -> str:
