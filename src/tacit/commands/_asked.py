@@ -78,6 +78,8 @@ def plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
         _say_left_out(before, sets)
         if name := named_learner(changes):
             values = with_learner(values, name)
+        if "learner.method" in points or "learner" in points:
+            values, points = _by_learner(values, points)
         cells = [dict(cell) for cell in values.get("cells", ())]
         some, told = of_some_cells(override(before, changes), cells, changes)
         for line in told:
@@ -92,6 +94,19 @@ def plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
     found = load(values)
     assert isinstance(found, Sweep)
     return found
+
+
+def _by_learner(values: dict[str, Any], points: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A grid over learners, in a sweep whose cells have settings of their own learners: cells for each of them."""
+    from tacit.experiment.changes import with_learner
+    from tacit.experiment.config import learner_name
+
+    names = [name for key in ("learner", "learner.method") for name in points.get(key, ())]
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise ConfigError(f"--grid learner.method takes names of learners, got {wrong[0]!r}")
+    cells = [cell for name in names for cell in with_learner(values, learner_name(name))["cells"]]
+    others = {key: value for key, value in points.items() if key not in ("learner", "learner.method")}
+    return {**values, "cells": cells}, others
 
 
 def _base(values: dict[str, Any]) -> dict[str, Any]:

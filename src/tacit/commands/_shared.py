@@ -93,8 +93,8 @@ def _of_system(error: OSError) -> str:
     why = error.strerror or type(error).__name__
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return (
-            f"cannot write{where}: {why}; free some space, then go on by --resume: what was charged stays charged, "
-            "and nothing is charged twice"
+            f"cannot write{where}: {why}; free some space and call again, with --resume where a run has begun: what "
+            "was charged stays charged, and nothing is charged twice"
         )
     return f"cannot read or write{where}: {why}; check the path and its owner"
 

@@ -160,6 +160,10 @@ def sweep(
         own = Path(what) if Path(what).is_dir() and is_sweep(Path(what)) else None
         if resume and folder is None and own is None:
             raise ConfigError(f"--resume needs the folder of the sweep: tacit sweep FOLDER --resume, got {what!r}")
+        if own is not None and folder is None and (grid or sets):
+            raise ConfigError(
+                f"{what} goes on as it was begun; leave --grid and --set out, or begin another sweep by --out"
+            )
         place = folder or own or Path("runs") / plain_name(cells_to_run.name)
     with sentences(), stopping(f"go on by: tacit sweep {shlex.quote(str(place))} --resume"):
         with display(err, quiet=quiet) as tell:

@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -31,11 +31,16 @@ Values = Mapping[str, Any]
 def write(path: Path, text: str) -> None:
     """The whole file or none of it."""
     draft = path.with_name(path.name + ".new")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def write_json(path: Path, values: Values) -> None:
@@ -191,18 +196,18 @@ class RunFolder:
     def unless_refused(self, seeds: Sequence[int]) -> Iterator[None]:
         """A start that is refused before a seed has begun leaves nothing behind. (A seed that has begun has a note in
         its log before its first record is read.)"""
-        before = self.has_run
+        before = self.path.is_dir() and any(self.path.iterdir())
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         try:
             yield
-        except TacitError as error:
+        except (TacitError, OSError) as error:
             begun = any(self.seed(seed).notes() for seed in seeds)
-            if self.has_run and not (before or begun or isinstance(error, Stopped)):
+            if self.path.is_dir() and not (before or begun or isinstance(error, Stopped)):
                 shutil.rmtree(self.path / "seeds", ignore_errors=True)
                 for name in ("environment.json", "ledger.json", "config.yaml"):
                     (self.path / name).unlink(missing_ok=True)
                 for folder in made:
-                    if not any(folder.iterdir()):
+                    if folder.is_dir() and not any(folder.iterdir()):
                         folder.rmdir()
             raise
 
