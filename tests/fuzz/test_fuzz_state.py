@@ -132,7 +132,9 @@ def run_folder_holds(data: st.DataObject) -> None:
         result = tacit(line)
         sound(line, result)
         if result.exit_code:
-            assert charged(folder / "half.ledger") == before or list(Path("half").glob("seeds/*/private"))
+            going_on = list(Path("half").glob("seeds/*/private"))
+            released = list(Path("half").glob("seeds/*/releases/02*/certificate.json"))
+            assert charged(folder / "half.ledger") == before or going_on or released
 
 
 @profile(150)

@@ -78,4 +78,7 @@ def damage(folder: Path | str) -> str:
 
 
 def _task(facts: dict[str, Any]) -> TaskInfo:
-    return TaskInfo(**facts | {"labels": tuple(facts["labels"])})
+    found = TaskInfo(**facts | {"labels": tuple(facts["labels"])})
+    if not (isinstance(found.name, str) and all(isinstance(label, int | str) for label in found.labels)):
+        raise TypeError("a task has a name, and its labels are numbers or texts")
+    return found
