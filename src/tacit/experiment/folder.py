@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import ConfigError, TacitError
+from tacit.errors import ConfigError
 from tacit.experiment.changes import read
 from tacit.experiment.config import Config
 from tacit.experiment.events import Stopped
@@ -200,7 +200,7 @@ class RunFolder:
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         try:
             yield
-        except (TacitError, OSError) as error:
+        except Exception as error:
             begun = any(self.seed(seed).notes() for seed in seeds)
             if self.path.is_dir() and not (before or begun or isinstance(error, Stopped)):
                 shutil.rmtree(self.path / "seeds", ignore_errors=True)
