@@ -66,6 +66,7 @@ SENTENCES = {
     "audit replacement-cascade --seed -1": "seed must be a whole number ≥ 0, got -1",
     "audit lifelong-reconstruction --out visits.csv/x.png": "cannot make the folder of visits.csv/x.png",
     "data check visits.csv": "visits.csv is no declaration (.yaml); `tacit data declare visits.csv` writes one",
+    "data declare visits.csv --yes --out new.yaml --delimiter ;": "say files.delimiter: ','",
     "data declare visits.csv --yes --out new.txt": "give it a name that ends in .yaml",
     "data declare visits.csv --yes --out new.yaml --labels 0..99999999999": "a range of labels has at most 100,000",
     "data declare visits.csv --yes --out new.yaml --labels a,a": "a label is named twice",
