@@ -4,7 +4,6 @@ Each case works on its own copy. `Held` is the property that every case has to k
 names, at most one sentence of error, no traceback, and no charge that neither a release nor `--resume` makes use of.
 """
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -91,8 +90,6 @@ def copied(*names: str) -> Iterator[Path]:
 
 
 def tacit(words: Sequence[str]) -> Result:
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    os.environ["TACIT_TRACEBACK"] = "1"
     return CliRunner().invoke(app, list(words), input="\n" * 20)
 
 

@@ -82,7 +82,8 @@ def run(
     tacit run hassanpour2022/endless --tasks 20
 
     mydata.yaml is a declaration of your own data; `tacit data declare` writes one.
-    Exit code 0 when it is done, 1 when something is wrong, 2 for a wrong call, 130 when stopped by Ctrl-C.
+    Exit code 0 when it is done, 1 when something is wrong, 2 for a wrong call, 3 for a mistake in tacit itself,
+    130 when stopped by Ctrl-C.
     """
     from tacit.experiment.config import Accumulation, Sweep
     from tacit.experiment.display import display
