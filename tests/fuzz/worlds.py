@@ -101,7 +101,7 @@ def sound(words: Sequence[str], result: Result) -> None:
     assert "Traceback" not in result.output, told
     if result.exit_code == 1:
         wrong = [line for line in result.output.splitlines() if line.startswith("error: ")]
-        said_otherwise = any(mark in result.output for mark in ("no ", "failed", "not run"))
+        said_otherwise = any(mark in result.output for mark in ("no ", "failed", "not run", "Aborted.", '"ok": false'))
         assert len(wrong) == 1 or (not wrong and said_otherwise), told
 
 

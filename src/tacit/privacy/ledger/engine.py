@@ -96,6 +96,8 @@ def sentences(where: str) -> Iterator[None]:
         yield
     except (DBAPIError, sqlite3.Error) as error:
         raise LedgerError(_sentence(where, error)) from None
+    except UnicodeDecodeError:  # names of tables and messages of SQLite are read as UTF-8
+        raise LedgerError(f"the ledger {where} is damaged; restore the file and its anchor from a backup") from None
 
 
 def _sentence(where: str, error: DBAPIError | sqlite3.Error) -> str:
