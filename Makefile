@@ -1,17 +1,21 @@
 # `make demo` and `make test` work on a fresh clone with Python ≥ 3.11 and pip; the second call is quick.
+# `make test-long` runs what takes longer: processes that are killed, fuzzing at length, whole benchmarks.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test test-long check format bench clean
 
 demo: $(VENV)/.dev
 	$(BIN)/tacit run quickstart
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not slow'
+
+test-long: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -1,11 +1,15 @@
-"""The command `tacit`. Every error is one sentence; exit code 1 when something is wrong, 2 for a wrong call."""
+"""The command `tacit`. Every error is one sentence.
+
+Exit code 0 when it is done, 1 when something is wrong, 2 for a wrong call, 3 for a mistake in tacit itself, 130 when
+stopped by Ctrl-C.
+"""
 
 from typing import Annotated
 
 import typer
 
 from tacit.commands import attack, run, tune
-from tacit.commands._shared import out
+from tacit.commands._shared import OneSentence, out
 from tacit.commands.audit import audit
 from tacit.commands.budget import budget
 from tacit.commands.certificate import certificate
@@ -16,7 +20,10 @@ from tacit.commands.ledger import ledger
 from tacit.commands.policy import policy
 
 app = typer.Typer(
-    no_args_is_help=True, help="Differentially private continual learning.", pretty_exceptions_enable=False
+    cls=OneSentence,
+    no_args_is_help=True,
+    help="Differentially private continual learning.",
+    pretty_exceptions_enable=False,
 )
 GROUPS = {
     "data": data,
@@ -45,6 +52,8 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version of tacit and exit.")
+    ] = False,
 ) -> None:
     """Differentially private continual learning."""

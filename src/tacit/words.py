@@ -25,6 +25,11 @@ def close(name: str, valid: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*begun[:FEW], *get_close_matches(name, names)]))
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 task`, `2 tasks`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def install(extra: str) -> str:
     """How an extra is installed: from tacit's own folder, since no index has it."""
     return f"pip install -e '.[{extra}]' in tacit's folder"

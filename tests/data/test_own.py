@@ -44,8 +44,8 @@ def test_arrays_and_npz(tmp_path: Path) -> None:
         "scaling": [0, 20],
         "range": [-1, 1],
     }
-    for name in ("n.npz", "test.npz"):
-        np.savez(tmp_path / name, x=x, y=y, task=task, who=who)
+    np.savez(tmp_path / "n.npz", x=x, y=y, task=task, who=who)
+    np.savez(tmp_path / "test.npz", x=x, y=y, task=task)
     (tmp_path / "n.yaml").write_text(yaml.safe_dump(facts | {"files": {"train": "n.npz", "test": "test.npz"}}))
     streams = [
         from_arrays(Declaration.of(facts), x, y, task=task, person=who, test=(x, y, task)),

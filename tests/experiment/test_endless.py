@@ -465,6 +465,7 @@ def test_the_preset_is_endless() -> None:
     assert find(found.learner.method).forever
 
 
+@pytest.mark.slow
 def test_as_a_person_calls_it(tmp_path: Path) -> None:
     """Up to some tasks, on, and what is wrong with other calls; the exit code of an end is 0."""
     folder = str(tmp_path / "run")

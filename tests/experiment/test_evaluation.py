@@ -78,6 +78,25 @@ def test_a_killed_query_is_charged_once(tmp_path: Path) -> None:
     assert len(queries(tmp_path)) == 6
 
 
+LEARNERS: dict[str, dict[str, Any]] = {
+    "RoutedExperts": {"steps": 3, "batch": 10},
+    "NaiveDPSGD": {"steps": 3, "batch": 10},
+    "DPER": {"steps": 3, "batch": 10},
+    "DPCL": {"steps": 3, "batch": 10, "memory_batch": 2},
+    "MomentsClassifier": {},
+}
+
+
+@pytest.mark.parametrize("method", LEARNERS)
+def test_a_kill_among_the_queries_of_a_task_can_be_gone_on_from(method: str, tmp_path: Path) -> None:
+    """The learner that asks again was restored from a release: it asks the same, and nothing is charged twice."""
+    learner = {"method": method, **LEARNERS[method]}
+    killed_at(Vault, "accuracy", 2, before=False, work=lambda: learn(tmp_path, learner=learner))
+    found = learn(tmp_path, resume=True, learner=learner)
+    assert found.metrics["tasks"] == 3
+    assert len(queries(tmp_path)) == 6 and {state for state, _ in queries(tmp_path)} == {"RELEASED"}
+
+
 def test_it_can_be_left_out(tmp_path: Path) -> None:
     found = learn(tmp_path, evaluation={"test": "none"})
     assert found.metrics["accuracy"] is None and found.metrics["average_accuracy"] is None

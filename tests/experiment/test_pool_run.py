@@ -129,6 +129,7 @@ def test_a_kill_changes_nothing(how: str, tmp_path: Path, monkeypatch: pytest.Mo
         assert ends(folder) == whole
 
 
+@pytest.mark.slow
 def test_what_charged_held_tasks_lose_has_a_line_and_a_certificate_of_its_own(tmp_path: Path) -> None:
     config = digits(fine_tune="charged").model_copy(update={"repeatable_noise": False})
     run(config, tmp_path)

@@ -51,6 +51,7 @@ def planned(stream: Any = Private, *, trials: float = 4.0, shape: float = 1.0, *
         return rehearsed(facts, Space.of(SPACE), trials=trials, shape=shape)
 
 
+@pytest.mark.slow
 def test_one_charge_then_the_run_goes_on(tmp_path: Path) -> None:
     found = private(tmp_path)
     assert found.tried == () and not (tmp_path / "r" / "trials.csv").exists()  # losers are secret
@@ -98,6 +99,7 @@ def test_the_release_is_the_winners(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert all(np.array_equal(saved[name], value) for name, value in tensors.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [0.0, 1.0])
 def test_what_a_trial_may_spend_is_the_most_that_fits(shape: float) -> None:
     settled = planned(shape=shape, trials=6.0)

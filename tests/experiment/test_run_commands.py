@@ -143,6 +143,7 @@ def test_a_table_of_ones_own_trains_by_one_command(tmp_path: Path) -> None:
     assert again.exit_code == 1 and "was learnt from already" in again.stderr  # nobody is charged twice unseen
 
 
+@pytest.mark.slow
 def test_a_sweep_is_run_and_compared(tmp_path: Path) -> None:
     base = make_config(
         data={"source": "digits", "scenario": "permuted", "tasks": 2, "limit": 60},

@@ -235,6 +235,7 @@ def test_files_may_move_between_months(tmp_path: Path) -> None:
     assert run(config, folder, arrived=MONTHS[2:], resume=True).left == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "sizes", "recurs"),
     [("DPER", (80, 80, 80), 3), ("NaiveDPSGD", (80, 70, 60), 3), ("DPCL", (80, 70, 60), 2)],
@@ -292,6 +293,7 @@ def test_the_command_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.Monke
     assert wrong.exit_code == 1 and "--until permutation-2 is for a single run" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_seeds_in_processes_of_their_own_and_benchmarks(tmp_path: Path) -> None:
     config = make_config(
         data={"source": "digits", "scenario": "permuted", "tasks": 3, "limit": 100},

@@ -24,6 +24,7 @@ SMALL: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_processes_give_the_numbers_of_one(tmp_path: Path) -> None:
     heard: list[Said] = []
     run(make_config(**SMALL), tmp_path / "one", processes=1)

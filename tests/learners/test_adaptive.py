@@ -234,6 +234,7 @@ def test_every_segment_has_the_noise_that_was_chosen(answers: list[float], monke
 # After a crash.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("watch_on", ["public", "charged"])
 @pytest.mark.parametrize("step", [0, 2, 3, 7, 12])
 def test_a_crash_changes_nothing(watch_on: str, step: int, tmp_path: Path) -> None:

@@ -64,6 +64,9 @@ def plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
         if not key or not equals:
             raise ConfigError(f"--grid takes key=value,value,…, such as learner.noise=1,2, got {key!r}")
     points = {key: tuple(value_of(f"[{text}]")) for key, _, text in lines}
+    for key, values_of_key in points.items():
+        if not values_of_key:
+            raise ConfigError(f"--grid {key}= has no values; write them with commas between, such as {key}=1,2")
     values = plain(what)
     changes = parsed(sets)
     if values.get("kind") != "sweep":
@@ -75,6 +78,8 @@ def plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
         _say_left_out(before, sets)
         if name := named_learner(changes):
             values = with_learner(values, name)
+        if "learner.method" in points or "learner" in points:
+            values, points = _by_learner(values, points)
         cells = [dict(cell) for cell in values.get("cells", ())]
         some, told = of_some_cells(override(before, changes), cells, changes)
         for line in told:
@@ -89,6 +94,19 @@ def plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
     found = load(values)
     assert isinstance(found, Sweep)
     return found
+
+
+def _by_learner(values: dict[str, Any], points: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A grid over learners, in a sweep whose cells have settings of their own learners: cells for each of them."""
+    from tacit.experiment.changes import with_learner
+    from tacit.experiment.config import learner_name
+
+    names = [name for key in ("learner", "learner.method") for name in points.get(key, ())]
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise ConfigError(f"--grid learner.method takes names of learners, got {wrong[0]!r}")
+    cells = [cell for name in names for cell in with_learner(values, learner_name(name))["cells"]]
+    others = {key: value for key, value in points.items() if key not in ("learner", "learner.method")}
+    return {**values, "cells": cells}, others
 
 
 def _base(values: dict[str, Any]) -> dict[str, Any]:

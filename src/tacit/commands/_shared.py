@@ -4,15 +4,19 @@ A module of this package is one group of commands. It imports at the top only wh
 and the ledger inside the commands that need them: `tacit --help` and tab completion answer at once.
 """
 
+import errno
+import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperGroup
 
 from tacit.errors import LedgerError, TacitError
 
@@ -22,6 +26,10 @@ if TYPE_CHECKING:
 
 STOPPED = 130
 """Exit code after Ctrl-C."""
+MISTAKE = 3
+"""Exit code after an error that tacit did not foresee."""
+TRACEBACK = "TACIT_TRACEBACK"
+"""Set this environment variable to 1 to see where an unforeseen error comes from."""
 
 # Without markup: a path or a sentence with [brackets] in it is printed as it is. Colours are given by style.
 out = Console(highlight=False, soft_wrap=True, markup=False)
@@ -43,8 +51,63 @@ def sentences() -> Iterator[None]:
     try:
         yield
     except TacitError as error:
-        err.print(Text.assemble(("error: ", "red"), str(error)))
-        raise typer.Exit(1) from None
+        _fail(str(error), 1)
+
+
+class OneSentence(TyperGroup):
+    """Whatever goes wrong in a command is one sentence and an exit code.
+
+    A traceback may quote records, so the owner has to ask for it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort):
+            raise
+        except TacitError as error:
+            _fail(str(error), 1)
+        except OSError as error:
+            _fail(_of_system(error), 1)
+        except MemoryError:
+            _fail(TOO_LARGE, 1)
+        except Exception as error:
+            if hasattr(error, "exit_code"):  # a wrong call, which the command line says itself
+                raise
+            if os.environ.get(TRACEBACK) == "1":
+                traceback.print_exc()
+            if _is_memory(error):
+                _fail(TOO_LARGE, 1)
+            _fail(
+                f"tacit failed in a way it did not foresee ({type(error).__name__}); please report it. What was "
+                f"charged stays charged, and --resume charges nothing twice. {TRACEBACK}=1 shows where it happened, "
+                "and may quote records",
+                MISTAKE,
+            )
+
+
+TOO_LARGE = "this needs more memory than there is; use a smaller model, batch or file"
+
+
+def _fail(sentence: str, code: int) -> NoReturn:
+    err.print(Text.assemble(("error: ", "red"), sentence))
+    raise typer.Exit(code) from None
+
+
+def _of_system(error: OSError) -> str:
+    """The sentence for what the operating system refused."""
+    where = "" if error.filename is None else f" {error.filename}"
+    why = error.strerror or type(error).__name__
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"cannot write{where}: {why}; free some space and call again, with --resume where a run has begun: what "
+            "was charged stays charged, and nothing is charged twice"
+        )
+    return f"cannot read or write{where}: {why}; check the path and its owner"
+
+
+def _is_memory(error: Exception) -> bool:
+    """torch has no error type of its own for memory on the CPU."""
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
 
 
 @contextmanager
@@ -65,6 +128,8 @@ def existing(path: Path) -> "Ledger":
 
     if not path.exists():
         raise LedgerError(f"there is no ledger at {path}; give its path with --ledger or TACIT_LEDGER")
+    if path.is_file() and path.stat().st_size == 0:
+        raise LedgerError(f"{path} is an empty file and no ledger; check the path, or restore the file from its backup")
     return Ledger(path)
 
 

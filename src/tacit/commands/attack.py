@@ -44,7 +44,7 @@ def attack(
             "the test sets.",
         ),
     ] = None,
-    rows: Annotated[int, typer.Option(min=0, help="Of each test set; 0: all.")] = 500,
+    rows: Annotated[int, typer.Option(min=0, help="Rows of each test set; 0: all.")] = 500,
     certificates: Annotated[int, typer.Option(min=0, help="Draws of a certificate; 0: none.")] = 1000,
     allow_code: Annotated[
         list[str] | None,

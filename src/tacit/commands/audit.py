@@ -22,10 +22,10 @@ def main() -> None:
 
 @audit.command("label-space")
 def label_space(
-    epsilon: Annotated[float, typer.Option(help="Of one record, > 0.")] = 1.0,
+    epsilon: Annotated[float, typer.Option(help="The ε of one record, > 0.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Between 0 and 1.")] = 1e-5,
-    records: Annotated[int | None, typer.Option(help="In question, in tasks without others; default: enough.")] = None,
-    seed: Annotated[int | None, typer.Option(help="To repeat coins and noise.")] = None,
+    records: Annotated[int | None, typer.Option(help="Records in question; default: enough to show a leak.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Repeats the coins and the noise.")] = None,
     as_json: Json = False,
 ) -> None:
     """Whether the label set of a release tells who is in the data, for every way to such a set.
@@ -54,8 +54,8 @@ def label_space(
 @audit.command("replacement-cascade")
 def replacement_cascade(
     runs: Annotated[int, typer.Option(help="Simulated runs with the record, and as many without it.")] = 20_000,
-    uses: Annotated[int | None, typer.Option(help="Of the memory; default: 60, 200, 500 for σ = 2, 4, 8.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the simulated noise.")] = 0,
+    uses: Annotated[int | None, typer.Option(help="Uses of the memory; default: 60, 200, 500 for σ = 2, 4, 8.")] = None,
+    seed: Annotated[int, typer.Option(help="The random seed of the simulated noise.")] = 0,
     as_json: Json = False,
 ) -> None:
     """What one record changes when the next one takes the place of a record whose budget is spent.
@@ -109,7 +109,10 @@ def lifelong_reconstruction(
         if picture is not None:
             if picture.is_dir() or picture.suffix != ".png":
                 raise ConfigError(f"--out is the PNG file to draw, got {picture}; name one, such as attack.png")
-            picture.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                picture.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigError(f"cannot make the folder of {picture}: {error.strerror}; name another") from None
         found = reconstruction.audit(data=data, epsilon=epsilon, victim=victim)
         if picture is not None:
             from tacit.experiment.reconstruction_figure import draw

@@ -11,6 +11,7 @@ from rich.table import Table
 from tacit.commands._shared import Json, out, sentences
 from tacit.errors import PlanError
 from tacit.privacy.budget import Adjacency, Budget, Unit
+from tacit.words import counted
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -25,6 +26,13 @@ Rate = Annotated[float, typer.Option(help="Chance of a unit to be in a step: exp
 Noise = Annotated[float, typer.Option(help="Noise multiplier: standard deviation over the clip, > 0.")]
 Steps = Annotated[int, typer.Option(help="Noisy gradient steps, >= 1.")]
 Neighbours = Annotated[Adjacency, typer.Option(help="Which change of the data is hidden.")]
+
+MOST_STEPS = 10**15
+MOST_TASKS = 10**9
+MOST_NOISE = 1e12
+"""Beyond these the accountants have no digits left; no plan comes near."""
+SEARCHED = 10**9 - 1
+"""The most steps that are looked for when a budget is turned into steps."""
 
 Inputs = dict[str, float | int | str | None]
 
@@ -66,6 +74,7 @@ def epsilon_of(
     from tacit.privacy.plan import GradientPlan
 
     with sentences():
+        _possible(steps=steps, delta=delta, noise=noise)
         plan = GradientPlan(rate=rate, steps=steps, noise=noise)
         inputs: Inputs = {"rate": rate, "noise": noise, "steps": steps, "delta": delta, "adjacency": str(adjacency)}
         found = _answer(plan.event, delta, adjacency, noise, steps, inputs)
@@ -88,6 +97,7 @@ def noise_for(
 
     with sentences():
         whole = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
+        _possible(steps=steps)
         plan = GradientPlan.for_budget(whole, rate=rate, steps=steps)
         inputs: Inputs = {"epsilon": epsilon, "rate": rate, "steps": steps, "delta": delta, "adjacency": str(adjacency)}
         found = _answer(plan.event, delta, adjacency, plan.noise, steps, inputs)
@@ -111,6 +121,7 @@ def steps_for(
 
     with sentences():
         whole = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
+        _possible(noise=noise)
         plan = GradientPlan(rate=rate, steps=1, noise=noise)
         if not calibrate.fits(plan.event, whole):
             least = calibrate.gradient_noise(whole, rate, 1)
@@ -123,7 +134,8 @@ def steps_for(
         found = _answer(plan.event, delta, adjacency, noise, plan.steps, inputs)
     if as_json:
         return found.print_json()
-    out.print(f"{plan.steps:,} steps fit: {found.bounds}")
+    bound = "at least " if plan.steps >= SEARCHED else ""
+    out.print(f"{bound}{counted(plan.steps, 'step')} fit{'s' if plan.steps == 1 else ''}: {found.bounds}")
 
 
 @budget.command("stream")
@@ -144,6 +156,10 @@ def stream(
     with sentences():
         if tasks < 1:
             raise PlanError(f"tasks must be a whole number >= 1, got {tasks}")
+        if tasks > MOST_TASKS:
+            raise PlanError(f"tasks must be at most {MOST_TASKS:,}, got {tasks}")
+        if steps is not None:
+            _possible(steps=steps)
         if not 1 <= per_person <= tasks:
             raise PlanError(f"per-person must be between 1 and the {tasks} tasks of the stream, got {per_person}")
         if (rate is None) != (steps is None):
@@ -186,6 +202,16 @@ def _answer(
 
     best, rdp, pld = (_finite(epsilon(event, delta, adjacency, how)) for how in (Method.BEST, Method.RDP, Method.PLD))
     return Answer(epsilon=best, rdp=rdp, pld=pld, noise=noise, steps=steps, inputs=inputs)
+
+
+def _possible(*, steps: int = 1, delta: float = 0.5, noise: float = 1.0) -> None:
+    """Refuse numbers that no plan has, by the names that the options have."""
+    if steps > MOST_STEPS:
+        raise PlanError(f"steps must be at most {MOST_STEPS:,}, got {steps}")
+    if not 0 <= delta < 1:
+        raise PlanError(f"delta must be between 0 and 1, got {delta}; use less than one over the number of units")
+    if math.isfinite(noise) and noise > MOST_NOISE:
+        raise PlanError(f"noise must be at most {MOST_NOISE:g}, got {noise:g}; it is a multiple of the clip")
 
 
 def _finite(value: float) -> float | None:

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from tacit.commands._shared import Json, looked_at, out, sentences
 from tacit.errors import CertificateError
-from tacit.words import close
+from tacit.words import close, counted
 
 if TYPE_CHECKING:
     from tacit.privacy.certificate import Certificate
@@ -138,13 +138,19 @@ def schema() -> None:
 
 
 def _last(folder: Path) -> Path:
-    """The certificate of the last release in the folder of a run (its first seed), of a seed, or of a release."""
-    for seed in sorted(folder.glob("seeds/*"), key=_numbers) or [folder]:
+    """The certificate of the last release in the folder of a run (its first seed), of its seeds, of a seed, of the
+    releases of one, or of a release."""
+    if folder.name == "releases" and (folder.parent / "releases").is_dir():
+        folder = folder.parent
+    seeds = folder.glob("seed-*" if folder.name == "seeds" else "seeds/*")
+    for seed in sorted(seeds, key=_numbers) or [folder]:
         releases = sorted(seed.glob("releases/*/certificate.json"), key=lambda file: _numbers(file.parent))
         if releases:
             return releases[-1]
     if (folder / "certificate.json").exists():
         return folder / "certificate.json"
+    if runs := sorted(str(run.parent) for run in folder.glob("*/seeds")):
+        raise CertificateError(f"{folder} holds {counted(len(runs), 'run')}; give one of them: {', '.join(runs)}")
     raise CertificateError(f"there is no certificate in {folder}; {GIVE}")
 
 

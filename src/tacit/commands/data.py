@@ -133,14 +133,16 @@ def data_declare(
     output: Annotated[Path | None, typer.Option("--out", help="The declaration; otherwise beside FILE.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing; what is not said is left to fill in.")] = False,
     label: Annotated[str | None, typer.Option(help="The column of labels.")] = None,
-    task: Annotated[str | None, typer.Option(help="The column that says which task.")] = None,
-    person: Annotated[str | None, typer.Option(help="The column that says whose; persons are then protected.")] = None,
+    task: Annotated[str | None, typer.Option(help="The column with the task of each record.")] = None,
+    person: Annotated[
+        str | None, typer.Option(help="The column with the person of each record; persons are then protected.")
+    ] = None,
     unit: Annotated[
         Literal["record", "person"] | None,
-        typer.Option(help="Whom to protect; otherwise persons, if a column says whose."),
+        typer.Option(help="What to protect; otherwise persons if there is a column of persons."),
     ] = None,
     labels: Annotated[str | None, typer.Option(help="All labels there can be: 0..9 or sick,well.")] = None,
-    tasks: Annotated[str | None, typer.Option(help="The tasks in order, with commas between.")] = None,
+    tasks: Annotated[str | None, typer.Option(help="The tasks in order: a,b,c or 1..12 or 2026-01..2026-12.")] = None,
     size: Annotated[int | None, typer.Option(min=1, help="Units you expect in a task.")] = None,
     per_person: Annotated[int | None, typer.Option(min=1, help="At most so many tasks of one unit.")] = None,
     records: Annotated[int | None, typer.Option(min=1, help="At most so many records of one unit in a task.")] = None,
@@ -150,7 +152,8 @@ def data_declare(
     ] = ",",
     decimal: Annotated[Literal[".", ","], typer.Option(help="Before the decimals of a number.")] = ".",
     encoding: Annotated[
-        Literal["utf-8", "latin-1", "cp1252"], typer.Option(help="Of a CSV file; cp1252 is that of Windows.")
+        Literal["utf-8", "latin-1", "cp1252"],
+        typer.Option(help="The encoding of a CSV file; cp1252 is that of Windows."),
     ] = "utf-8",
 ) -> None:
     """Write the declaration of private data beside it, and ask for the public facts. Only column names are shown.
@@ -212,7 +215,9 @@ def _ask(answers: "Answers", names: tuple[str, ...], unit: "Protected | None", *
         person=person,
         task=task,
         labels=_text("all labels there can be (0..9, or sick,well)", answers.labels),
-        tasks=_list(_text("the tasks in order (a,b,c)", ",".join(answers.tasks) or None)) if several else (),
+        tasks=_list(_text("the tasks in order (a,b,c or 2026-01..2026-12)", ",".join(answers.tasks) or None))
+        if several
+        else (),
         size=typer.prompt("units you expect in a task", default=answers.size or 1000, type=int),
         tasks_per_unit=_count(f"a {answers.unit} is in at most so many tasks", answers.tasks_per_unit),
         records_per_unit=_count("with so many records in each", answers.records_per_unit),
@@ -242,4 +247,8 @@ def _text(question: str, default: str | None) -> str | None:
 
 
 def _list(said: str | None) -> tuple[str, ...]:
-    return tuple(part.strip() for part in (said or "").split(",") if part.strip())
+    """Names with commas between; `1..12` and `2026-01..2026-12` are all from the first to the last."""
+    from tacit.data.facts import task_range
+
+    parts = [part.strip() for part in (said or "").split(",") if part.strip()]
+    return tuple(name for part in parts for name in task_range(part))

@@ -102,7 +102,7 @@ def features_clear(
         str | None, typer.Argument(metavar="[NAME|RUN]", help="A data set, or a run folder; all sets if left out.")
     ] = None,
     decoded: Annotated[
-        bool, typer.Option("--decoded", help="In their place, files of public sets that were decoded once.")
+        bool, typer.Option("--decoded", help="Delete decoded copies of public data sets instead of features.")
     ] = False,
 ) -> None:
     """Delete kept features: of a public data set, of all of them, or of the private records of a run.

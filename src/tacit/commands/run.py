@@ -15,6 +15,7 @@ from rich.text import Text
 from tacit.commands._asked import asked, named, plan
 from tacit.commands._shared import Json, cap_asked, err, out, sentences, stopping
 from tacit.errors import ConfigError
+from tacit.words import counted
 
 if TYPE_CHECKING:
     from tacit.experiment.config import Accumulation, Config, Sweep
@@ -87,7 +88,7 @@ def run(
         ),
     ] = None,
     tasks: Annotated[
-        int | None, typer.Option(min=1, help="Of a stream without end: learn up to so many tasks in all, for now.")
+        int | None, typer.Option(min=1, help="For a stream without end: learn up to this many tasks in all, for now.")
     ] = None,
     accept_large_delta: Annotated[
         bool,
@@ -109,7 +110,8 @@ def run(
     tacit run hassanpour2022/endless --tasks 20
 
     mydata.yaml is a declaration of your own data; `tacit data declare` writes one.
-    Exit code 0 when it is done, 1 when something is wrong, 2 for a wrong call, 130 when stopped by Ctrl-C.
+    Exit code 0 when it is done, 1 when something is wrong, 2 for a wrong call, 3 for a mistake in tacit itself,
+    130 when stopped by Ctrl-C.
     """
     from tacit.experiment.config import Accumulation, Sweep
     from tacit.experiment.display import display
@@ -198,7 +200,7 @@ def sweep(
     """Run a grid over any keys; one CSV of all cells. Called again with the same --out, or with the folder, it goes on.
 
     \b
-    tacit sweep quickstart --grid learner.noise=1,2 --grid budget.epsilon=0.5,1,2 --out runs/grid
+    tacit sweep quickstart --grid learner.steps=30,60 --grid budget.epsilon=0.5,1,2 --out runs/grid
     tacit sweep compare --out runs/compare --limit-minutes 30
     tacit sweep runs/compare --resume
     """
@@ -211,6 +213,10 @@ def sweep(
         own = Path(what) if Path(what).is_dir() and is_sweep(Path(what)) else None
         if resume and folder is None and own is None:
             raise ConfigError(f"--resume needs the folder of the sweep: tacit sweep FOLDER --resume, got {what!r}")
+        if own is not None and folder is None and (grid or sets):
+            raise ConfigError(
+                f"{what} goes on as it was begun; leave --grid and --set out, or begin another sweep by --out"
+            )
         place = folder or own or Path("runs") / plain_name(cells_to_run.name)
     with sentences(), stopping(f"go on by: tacit sweep {shlex.quote(str(place))} --resume"):
         with display(err, quiet=quiet) as tell:
@@ -266,7 +272,9 @@ def _show_curves(kind: str, found: Any, *, as_json: bool) -> None:
     if kind == "accounting":
         accounting_table.show(found, out)
         return
-    table = Table("curve", "kind", "of", f"ε after {found['tasks']} tasks", "δ", "by", box=None, padding=(0, 2, 0, 0))
+    table = Table(
+        "curve", "kind", "of", f"ε after {counted(found['tasks'], 'task')}", "δ", "by", box=None, padding=(0, 2, 0, 0)
+    )
     for curve in found["curves"]:
         epsilon, delta = f"{curve['epsilon']:.4g}", f"{curve['delta']:g}"
         table.add_row(curve["curve"], curve["kind"], curve["scope"], epsilon, delta, curve["accountant"])
@@ -281,7 +289,7 @@ def _show_standing(found: "Standing", *, as_json: bool) -> None:
         return
     accuracy = "" if found.accuracy is None else f", accuracy on the last of them {found.accuracy:.1%}"
     certified = "no finite ε certified" if found.epsilon is None else f"ε certified {found.epsilon:.3g}"
-    out.print(f"{found.learnt} tasks learnt{accuracy}, {certified}")
+    out.print(f"{counted(found.learnt, 'task')} learnt{accuracy}, {certified}")
     out.print(f"answers come from the last release: {found.release}")
     if found.ended is None:
         out.print(f"go on by: tacit run {shlex.quote(str(found.folder))} --resume")

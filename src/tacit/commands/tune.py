@@ -35,7 +35,9 @@ def tune(
     held_are_public: Annotated[
         bool, typer.Option("--held-are-public", help="The held tasks of a private stream are public.")
     ] = False,
-    sampler: Annotated[Literal["tpe", "gp", "random"], typer.Option(help="Of Optuna; gp: Gaussian process.")] = "tpe",
+    sampler: Annotated[
+        Literal["tpe", "gp", "random"], typer.Option(help="The sampler of Optuna; gp: Gaussian process.")
+    ] = "tpe",
     objective: Annotated[
         Literal["average", "first"], typer.Option(help="The average accuracy of a run, or of its first task.")
     ] = "average",
@@ -46,7 +48,7 @@ def tune(
     method: Annotated[str | None, typer.Option(help="The learner: short for --set learner=…")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The budget: short for --set budget.epsilon=…")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many, from 0: short for --set seeds=…")] = None,
-    tuner_seed: Annotated[int, typer.Option(min=0, help="Of the tuner.")] = 0,
+    tuner_seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The random seed of the search.")] = 0,
     folder: Annotated[
         Path | None, typer.Option("--out", help="The folder; otherwise runs/NAME-tuned-TIME; privately, -DAY.")
     ] = None,
@@ -74,7 +76,7 @@ def tune(
 
     with sentences():
         config = base(what, asked(sets, method, epsilon, seeds))
-        if not isinstance(config, Config):
+        if not isinstance(config, Config) or config.kind != "run":
             raise ConfigError(
                 f"{what} is of the kind {config.kind!r}, and only runs are tuned; give a run or a sweep of runs"
             )

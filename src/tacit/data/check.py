@@ -14,6 +14,7 @@ from tacit.data.own import keep_apart, open_path
 from tacit.data.samples import DataSet, Samples
 from tacit.data.tables import Table
 from tacit.errors import DataError
+from tacit.words import counted
 
 MD5 = {
     "mnist": {
@@ -56,6 +57,10 @@ def check(source: str | Path, root: Path | str | None = None) -> tuple[Finding, 
         return tuple(_named(str(source), root))
     if Path(source).suffix.lower() in (".yaml", ".yml"):
         return tuple(_declared(Path(source)))
+    if Path(source).exists():
+        raise DataError(
+            f"{source} is no declaration (.yaml); `tacit data declare {source}` writes one for a file or folder of data"
+        )
     entry(str(source))  # not a name: say which are near
     return ()
 
@@ -110,7 +115,7 @@ def _declared(path: Path) -> Iterator[Finding]:
     except DataError as error:
         yield Finding(what="declaration", ok=False, says=str(error))
         return
-    yield Finding(what="declaration", ok=True, says=f"{declared.name}: {len(declared.tasks)} tasks declared")
+    yield Finding(what="declaration", ok=True, says=f"{declared.name}: {counted(len(declared.tasks), 'task')} declared")
     for part, file in (("train", declared.files.train), ("test", declared.files.test)):
         if file is None:
             yield Finding(what=part, ok=True, says="no public test file: accuracy is a charged query")

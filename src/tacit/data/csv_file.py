@@ -26,6 +26,7 @@ UNREADABLE = b"\0"
 """In place of a line that is not in the declared encoding: NUL is in no record."""
 OTHERS = ";\t|"
 """What often stands between cells, other than a comma."""
+USUAL = f",{OTHERS}"
 
 
 class CsvFile:
@@ -85,7 +86,7 @@ def csv_header(path: Path, delimiter: str, encoding: Encoding) -> tuple[str, ...
     if not names or len(set(names)) != len(names) or any(not piece or _is_number(piece) for piece in pieces):
         raise DataError(f"the first line of {path} does not look like column names; add a header line")
     # One column cannot be a label and a feature.
-    mark = next((mark for mark in OTHERS if len(names) == 1 and mark in names[0]), None)
+    mark = next((mark for mark in USUAL if len(names) == 1 and mark in names[0]), None)
     if mark is not None:
         said = {"\t": "tab"}.get(mark, f"'{mark}'")
         raise DataError(

@@ -5,6 +5,11 @@ import re
 import unicodedata
 from typing import Any
 
+from tacit.errors import DataError
+
+MOST_LABELS = 100_000
+"""In a range: a slip such as 0..999999999 would fill the memory."""
+
 
 def label_list(value: Any) -> Any:
     """`0..9`, or a list of whole numbers or of texts."""
@@ -14,6 +19,8 @@ def label_list(value: Any) -> Any:
         ends = re.fullmatch(r"\s*(-?\d+)\s*\.\.\s*(-?\d+)\s*", value)
         if ends is None or int(ends[1]) > int(ends[2]):
             raise ValueError("labels are a list such as [sick, well], or a range such as 0..9")
+        if int(ends[2]) - int(ends[1]) >= MOST_LABELS:
+            raise ValueError(f"a range of labels has at most {MOST_LABELS:,}")
         return tuple(range(int(ends[1]), int(ends[2]) + 1))
     if isinstance(value, range):
         return tuple(value)
@@ -40,6 +47,31 @@ def task_name(value: Any) -> Any:
     if not isinstance(value, str) or not value:
         raise ValueError("a task's name is a text, as the task column has it")
     return value
+
+
+def task_range(said: str) -> tuple[str, ...]:
+    """`1..12` and `2026-01..2026-12` as all the names from the first to the last; any other text is one name."""
+    if ".." not in said:
+        return (said,)
+    first, _, last = (part.strip() for part in said.partition(".."))
+    if re.fullmatch(r"[0-9]{1,6}", first) and re.fullmatch(r"[0-9]{1,6}", last):
+        names = tuple(str(number) for number in range(int(first), int(last) + 1))
+    elif (one := _month(first)) is not None and (other := _month(last)) is not None:
+        names = tuple(f"{month // 12:04d}-{month % 12 + 1:02d}" for month in range(one, other + 1))
+    else:
+        raise DataError(f"tasks = {said!r} is no range; write 1..12, 2026-01..2026-12, or names with commas between")
+    if not 1 <= len(names) <= MOST_TASKS:
+        raise DataError(f"tasks = {said!r} are {len(names):,} tasks; declare from 1 to {MOST_TASKS:,}")
+    return names
+
+
+MOST_TASKS = 10_000
+
+
+def _month(said: str) -> int | None:
+    """A month such as 2026-03, counted from the year 0."""
+    found = re.fullmatch(r"([0-9]{4})-(0[1-9]|1[0-2])", said)
+    return None if found is None else 12 * int(found[1]) + int(found[2]) - 1
 
 
 WHOLE = r"^([+-]?[0-9]+)[.]0*$"

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.data import columns
+from tacit.data.copies import is_copy
 from tacit.data.declaration import Declaration
 from tacit.data.facts import plain_name
 from tacit.data.folders import ImageFolder
@@ -133,14 +134,17 @@ def open_path(declared: Declaration, path: Path, *, test: bool = False) -> Reade
 
 
 def keep_apart(declared: Declaration, folder: Path) -> None:
-    """Refuse private data as a public test set: the same file, or one folder inside the other."""
+    """Refuse private data as a public test set: the same file by any path or link, a copy of it, or one folder inside
+    the other."""
     if declared.public or declared.files is None or declared.files.test is None:
         return
     train, test = folder / declared.files.train, folder / declared.files.test
-    if train.exists() and test.exists() and (_within(train, test) or _within(test, train)):
+    if not (train.exists() and test.exists()):
+        return
+    if _within(train, test) or _within(test, train) or is_copy(train, test):
         raise DataError(
-            f"files.test = {declared.files.test!r} is the private data of files.train; give a public file, or null for "
-            "a charged accuracy"
+            f"files.test = {declared.files.test!r} is the private data of files.train, or a copy of it; give a public "
+            "file, or null for a charged accuracy"
         )
 
 
@@ -212,7 +216,7 @@ def _npz(declared: Declaration, path: Path, *, test: bool) -> Arrays:
     try:
         with np.load(path) as file:
             held = {name: file[name] for name in file.files}
-    except (OSError, ValueError):
+    except Exception:  # zipfile, zlib and numpy each have errors of their own, which may quote a record
         raise DataError(f"{path} is not a .npz file of plain arrays; write it with numpy.savez") from None
     wanted = {"x": features, "y": named.label}
     if named.task is not None and (not test or named.task in held):

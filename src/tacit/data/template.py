@@ -1,6 +1,7 @@
 """A declaration to fill in, written beside the data. It shows the names of columns, never a value or a count."""
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from tacit.data.declaration import Decimal, Encoding
-from tacit.data.facts import label_list
+from tacit.data.facts import label_list, plain_name
 from tacit.data.stream import Protected
 from tacit.data.tables import CSV, PARQUET, header
 from tacit.errors import DataError
-from tacit.words import nearest
+from tacit.words import counted, nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +101,9 @@ def write_template(file: Path, answers: Answers, out: Path | None = None) -> Pat
         if column is not None and names and column not in names:
             raise DataError(f"{file} has no column {column!r}; {nearest(column, names)}")
     place = out or file.with_suffix(".yaml")
+    if place.suffix.lower() not in (".yaml", ".yml"):
+        raise DataError(f"a declaration is a YAML file, got {place}; give it a name that ends in .yaml")
+    _refuse_contradictions(file, answers, place)
     text = _text(file, names, answers, place)
     try:
         with place.open("x", encoding="utf-8") as handle:
@@ -109,6 +113,23 @@ def write_template(file: Path, answers: Answers, out: Path | None = None) -> Pat
     except OSError as error:
         raise DataError(f"cannot write {place}: {error.strerror}") from None
     return place
+
+
+def _refuse_contradictions(file: Path, answers: Answers, place: Path) -> None:
+    """What a declaration could never be used with is said before it is written."""
+    columns = [column for column in (answers.label, answers.task, answers.person) if column is not None]
+    if len(set(columns)) != len(columns):
+        raise DataError(f"the label, the task and the person are three columns, got {', '.join(columns)}")
+    names = [plain_name(name) for name in answers.tasks]
+    if len(set(names)) != len(names):
+        raise DataError(f"two tasks have the same name: {', '.join(answers.tasks)}; give each its own")
+    if answers.tasks and (answers.tasks_per_unit or 1) > len(names):
+        raise DataError(
+            f"a {answers.unit} cannot be in {answers.tasks_per_unit} tasks where {counted(len(names), 'task')} "
+            f"{'is' if len(names) == 1 else 'are'} declared; say at most {len(names)}, or declare the tasks to come"
+        )
+    if answers.test is not None and (place.parent / answers.test).resolve() == file.resolve():
+        raise DataError(f"{answers.test} is the private file itself; give a public file, or leave --test out")
 
 
 _TEMPLATE = """\
@@ -192,6 +213,9 @@ def _text(file: Path, names: Sequence[str], answers: Answers, place: Path) -> st
     )
 
 
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+
+
 def _label(names: Sequence[str], answers: Answers) -> str | None:
     """A folder has labels, and no column of them."""
     return answers.label or ("label" if not names or "label" in names else None)
@@ -212,8 +236,12 @@ def _labels(said: str | None) -> str:
             raise DataError(f"labels = {said!r}: {error}") from None
         return said
     parts = [part.strip() for part in said.split(",") if part.strip()]
-    whole = all(part.lstrip("-").isdigit() for part in parts)
-    return json.dumps([int(part) for part in parts] if whole else parts, ensure_ascii=False)
+    whole = all(_WHOLE.fullmatch(part) for part in parts)
+    try:
+        labels = label_list([int(part) for part in parts] if whole else parts)
+    except ValueError as error:
+        raise DataError(f"labels = {said!r}: {error}") from None
+    return json.dumps(labels, ensure_ascii=False)
 
 
 def _relative(file: Path, place: Path) -> str:

@@ -23,7 +23,7 @@ from tacit.experiment.endless_config import Endless
 from tacit.experiment.endless_folder import EndlessFolder, is_endless
 from tacit.experiment.evaluation import PublicTests
 from tacit.experiment.events import Stop
-from tacit.experiment.folder import RunFolder, SeedFolder, write_json
+from tacit.experiment.folder import RunFolder, SeedFolder, read_json, write_json
 from tacit.experiment.labels import declare
 from tacit.experiment.loading import for_seed
 from tacit.experiment.runner import features_at, nobody
@@ -93,7 +93,7 @@ def kept(folder: Path, asked: Asked) -> Found | None:
 
 def _kept(folder: SeedFolder, asked: Asked) -> Found | None:
     path = folder.path / KEPT
-    told = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    told = read_json(path) if path.exists() else {}
     return Found.of(told["found"]) if told.get("asked") == _plain(asked) else None
 
 

@@ -94,14 +94,20 @@ def counterexample() -> tuple[int, int, int]:
     return len(others), int(enters(others).sum()), int(enters([*others, 1.0])[: len(others)].sum())
 
 
+MOST_RUNS, MOST_USES = 10_000_000, 100_000
+"""More take days and show nothing new."""
+
+
 def audit(
     *, noises: Sequence[float] = tuple(USES), uses: int | None = None, runs: int = 20_000, seed: int = 0
 ) -> list[Finding]:
     """Both rules at every noise. `runs`: simulated runs in each of the two worlds; half of them choose a threshold."""
-    if runs < 100:
-        raise PlanError(f"runs must be ≥ 100, got {runs}; fewer show nothing")
-    if uses is not None and uses < 1:
-        raise PlanError(f"uses must be ≥ 1, got {uses}")
+    if not 100 <= runs <= MOST_RUNS:
+        raise PlanError(f"runs must be from 100 to {MOST_RUNS:,}, got {runs}; fewer show nothing")
+    if uses is not None and not 1 <= uses <= MOST_USES:
+        raise PlanError(f"uses must be from 1 to {MOST_USES:,}, got {uses}")
+    if seed < 0:
+        raise PlanError(f"seed must be a whole number ≥ 0, got {seed}")
     rng = np.random.default_rng(seed)
     return [
         one for noise in noises for turns in [uses or USES.get(noise, 500)] for one in _both(noise, turns, runs, rng)

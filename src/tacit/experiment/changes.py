@@ -14,7 +14,7 @@ import yaml
 
 from tacit.errors import ConfigError
 from tacit.experiment.config import ADAPTED, DataSection, LearnerSection, ModelSection, Open, learner_name
-from tacit.experiment.settings import parameters
+from tacit.experiment.settings import parameters, wrong
 from tacit.plugins import is_own
 
 Plain = dict[str, Any]
@@ -93,6 +93,8 @@ def override(values: Plain, sets: Sequence[tuple[str, Any]]) -> Plain:
     for section, (head, model) in HEADS.items():
         before, now = values.get(section), changed.get(section)
         if isinstance(before, dict) and isinstance(now, dict) and f"{section}.{head}" in explicit:
+            if not isinstance(now[head], str):
+                raise ConfigError(wrong(f"{section}.{head}", now[head], str))
             known = _known(model, now)
             changed[section] = {k: v for k, v in now.items() if k in known or f"{section}.{k}" in explicit}
     return changed

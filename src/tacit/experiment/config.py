@@ -184,8 +184,20 @@ class EvaluationSection(Section):
     """charged: the share of units that is asked and never learnt from."""
 
 
+MOST_SEEDS = 10_000
+LARGEST_SEED = 2**63 - 1
+"""What torch's generators take."""
+
+
 def _seeds(value: Any) -> Any:
-    return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+    """A list of seeds, or how many there are."""
+    if isinstance(value, list | tuple) and any(isinstance(one, bool) for one in value):
+        raise ConfigError(f"seeds must be different whole numbers ≥ 0, got {list(value)}")
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    if not 1 <= value <= MOST_SEEDS:
+        raise ConfigError(f"seeds must be a list, or how many there are, from 1 to {MOST_SEEDS:,}, got {value}")
+    return tuple(range(value))
 
 
 class Config(Section):
@@ -211,7 +223,7 @@ class Config(Section):
     """Public data only: noise that anyone can recompute from the seed. Certificates then say: not private."""
     device: str = "cpu"
     """cpu, cuda, or one of several GPUs by cuda:1."""
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1024)
     """Of one process; part of the result, since the order of additions depends on it. None: chosen when a run begins,
     and written to its folder."""
 
@@ -226,6 +238,8 @@ class Config(Section):
     def _agree(self) -> Self:
         if len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
             raise ConfigError(f"seeds must be different whole numbers ≥ 0, got {list(self.seeds)}")
+        if max(self.seeds) > LARGEST_SEED:
+            raise ConfigError(f"seeds must be below 2^63, got {max(self.seeds)}")
         if self.per_seed and len(self.per_seed) != len(self.seeds):
             raise ConfigError(
                 f"per_seed has settings for {len(self.per_seed)} seeds, and there are {len(self.seeds)}; give each its "

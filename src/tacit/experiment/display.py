@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from tacit.experiment.events import Said, Tell
+from tacit.words import counted
 
 NOT_PRIVATE = "not private"
 
@@ -136,7 +137,7 @@ def _line(console: Console, said: Said) -> None:
         console.print(f"making features of {said.name}, {said.of} records")
     elif said.kind == "begin":
         after = f", going on after task {said.task}" if said.task else ""
-        what = f"{said.tasks} tasks" if said.tasks else "learning from a stream without end"
+        what = counted(said.tasks, "task") if said.tasks else "learning from a stream without end"
         console.print(f"seed {said.seed}: {what}{after}")
     elif said.kind == "task":
         accuracy = "" if said.accuracy is None else f", accuracy on tasks so far {said.accuracy:.1%}"

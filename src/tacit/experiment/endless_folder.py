@@ -4,17 +4,16 @@ Guarantee: its size does not grow with the number of tasks, but for the ledger i
 private data lies elsewhere), which forgets nothing. `releases/last` is always a whole release, once there is one.
 """
 
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from tacit.errors import ConfigError
+from tacit.experiment.changes import read
 from tacit.experiment.endless_config import Endless
-from tacit.experiment.folder import RunFolder, SeedFolder, add_line, write_json
+from tacit.experiment.folder import RunFolder, SeedFolder, add_line, read_json, write_json
 from tacit.privacy.store import sync
 
 LOG_BYTES = 2**22
@@ -28,7 +27,7 @@ class EndlessFolder(RunFolder):
     """`config.yaml`, `environment.json`, `ledger.json`, `state.json`, `metrics.jsonl`, `releases/`, `private/`."""
 
     def config(self) -> Endless:
-        return Endless.of(yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8")))
+        return Endless.of(read(self.path / "config.yaml"))
 
     def seed(self, seed: int) -> SeedFolder:
         """There is one seed, and this is its folder."""
@@ -44,7 +43,12 @@ class EndlessFolder(RunFolder):
         """How many tasks were learnt and released."""
         if not (self.last / "release.json").exists():
             return 0
-        return int(json.loads((self.last / "release.json").read_text(encoding="utf-8"))["task"]["number"]) + 1
+        try:
+            return int(read_json(self.last / "release.json")["task"]["number"]) + 1
+        except (KeyError, TypeError, ValueError):
+            raise ConfigError(
+                f"{self.last / 'release.json'} was changed or is damaged; restore it from a backup"
+            ) from None
 
     def publish(self, release: Path) -> None:
         """Make it the last one: before this moment the task is not learnt, after it it is."""
@@ -66,8 +70,7 @@ class EndlessFolder(RunFolder):
     def state(self) -> dict[str, Any]:
         """What was last written down; empty before."""
         path = self.path / "state.json"
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        return found
+        return read_json(path) if path.exists() else {}
 
     def write_state(self, state: Mapping[str, Any]) -> None:
         write_json(self.path / "state.json", state)
@@ -86,7 +89,7 @@ class EndlessFolder(RunFolder):
 def is_endless(folder: Path) -> bool:
     """Whether it is the folder of a stream without end."""
     config = folder / "config.yaml"
-    return config.is_file() and yaml.safe_load(config.read_text(encoding="utf-8")).get("kind") == "endless"
+    return config.is_file() and read(config).get("kind") == "endless"
 
 
 def _last_line(log: Path) -> str:

@@ -223,9 +223,22 @@ class ChargedQueries(Examiner):
 
     def _ask(self, learner: Learner, number: int, version: str) -> float:
         asked = self.stream.tasks[number] if self.stream.task_id == "given" else None
-        return self.vault.accuracy(
-            self.blocks[number], partial(answer, learner.scores, asked, version), self.plan(number)
-        )
+        return self.vault.accuracy(self.blocks[number], Asked(learner, asked, version), self.plan(number))
+
+
+class Asked:
+    """A learner's answers, known by the released values that they come from.
+
+    A query is pinned to what is asked. A learner also holds what it learnt last, which no answer depends on and which
+    differs once it is restored from its release; pinned to that, a query could never be taken up after a crash."""
+
+    def __init__(self, learner: Learner, asked: TaskInfo | None, version: str) -> None:
+        """`version`: the hash of the learner's released tensors and settings. Plain values are what the pin sees."""
+        self.version, self.code, self.asked = version, pin(scores=type(learner).scores), repr(asked)
+        self._answer = partial(answer, learner.scores, asked, version)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return self._answer(rows)
 
 
 def examiner(section: EvaluationSection, stream: Stream, vault: Vault, budget: Budget) -> Examiner:

@@ -13,15 +13,14 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from tacit.errors import ConfigError, TacitError
+from tacit.errors import ConfigError
+from tacit.experiment.changes import read
 from tacit.experiment.config import Config
 from tacit.experiment.events import Stopped
 from tacit.privacy.issue import checkout, library
@@ -32,15 +31,31 @@ Values = Mapping[str, Any]
 def write(path: Path, text: str) -> None:
     """The whole file or none of it."""
     draft = path.with_name(path.name + ".new")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def write_json(path: Path, values: Values) -> None:
     write(path, json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What `write_json` wrote."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} was changed or is damaged; restore it from a backup of the folder")
+    return found
 
 
 def add_line(path: Path, line: Values) -> None:
@@ -188,29 +203,31 @@ class RunFolder:
     def unless_refused(self, seeds: Sequence[int]) -> Iterator[None]:
         """A start that is refused before a seed has begun leaves nothing behind. (A seed that has begun has a note in
         its log before its first record is read.)"""
-        before = self.has_run
+        before = self.path.is_dir() and any(self.path.iterdir())
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         try:
             yield
-        except TacitError as error:
+        except Exception as error:
             begun = any(self.seed(seed).notes() for seed in seeds)
-            if self.has_run and not (before or begun or isinstance(error, Stopped)):
+            if self.path.is_dir() and not (before or begun or isinstance(error, Stopped)):
                 shutil.rmtree(self.path / "seeds", ignore_errors=True)
                 for name in ("arrived.json", "environment.json", "ledger.json", "config.yaml"):
                     (self.path / name).unlink(missing_ok=True)
                 for folder in made:
-                    if not any(folder.iterdir()):
+                    if folder.is_dir() and not any(folder.iterdir()):
                         folder.rmdir()
             raise
 
     def ledger(self) -> dict[str, Any]:
         """Where the run is charged to: `path` and `id` of a lasting ledger; empty before."""
         pointer = self.path / "ledger.json"
-        found: dict[str, Any] = json.loads(pointer.read_text(encoding="utf-8")) if pointer.exists() else {}
+        found = read_json(pointer) if pointer.exists() else {}
+        if not isinstance(found.get("path"), str | None):
+            raise ConfigError(f"{pointer} was changed or is damaged; restore it from a backup of the folder")
         return found
 
     def config(self) -> Config:
-        return Config.of(yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8")))
+        return Config.of(read(self.path / "config.yaml"))
 
     def write_accuracy(self, rows: Sequence[tuple[int, int, int, float]]) -> None:
         """All seeds, in order."""
@@ -223,6 +240,8 @@ class RunFolder:
 
 def refuse_full(path: Path) -> None:
     """Nothing is written among files of other work."""
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"{path} is a file, and a run needs a folder; give an empty or a new folder by --out")
     if path.exists() and any(path.iterdir()):
         raise ConfigError(f"{path} is not empty and holds no run; give an empty or a new folder by --out")
 

@@ -65,12 +65,20 @@ class Finding:
         return self.at_least <= self.bound
 
 
+LARGEST = 700.0
+"""e to the power of more is no float."""
+
+
 def audit(
     *, epsilon: float = 1.0, delta: float = 1e-5, records: int | None = None, seed: int | None = None
 ) -> list[Finding]:
     """Every label space on every kind of neighbours. `records`: how many tasks have one record in question or none
     (None: the least with which an advantage of 1 shows); `seed`: coins and noise that can be repeated."""
     budget = Budget(epsilon=epsilon, delta=delta)
+    if seed is not None and seed < 0:
+        raise PlanError(f"seed must be a whole number ≥ 0, got {seed}")
+    if epsilon > LARGEST:
+        raise PlanError(f"ε = {epsilon:g} allows an advantage near 1, so no leak could be shown; look at one below 5")
     bound = (math.expm1(epsilon) + 2 * delta) / (math.exp(epsilon) + 1)
     least = 2 * math.ceil(math.log(_ERROR) / math.log((1 + bound) / 2) + 1) if bound < 1 else math.inf
     if least > MOST:

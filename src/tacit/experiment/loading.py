@@ -63,7 +63,7 @@ def checked(values: Mapping[str, Any]) -> Config | Accumulation | Sweep:
         "sweep": Sweep,
     }
     kind = values.get("kind", "run")
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         raise ConfigError(f"kind = {kind!r} is not a kind of configuration; {nearest(str(kind), kinds)}")
     return validated(kinds[kind], values)
 

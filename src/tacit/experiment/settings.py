@@ -7,6 +7,7 @@ the value and the nearest valid names.
 
 import dataclasses
 import inspect
+import math
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
@@ -60,9 +61,21 @@ def parameters(make: Callable[..., Any]) -> dict[str, Any]:
 def typed(key: str, hint: Any, value: Any) -> Any:
     """The value as its type, or one sentence."""
     try:
-        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
+        found = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
     except ValidationError:
         raise ConfigError(wrong(key, value, hint)) from None
+    if not _finite(found):
+        raise ConfigError(f"{key} must be finite, got {value!r}; give a number that can be written down")
+    return found
+
+
+def _finite(value: Any) -> bool:
+    """No number in it is infinite or none at all: a configuration is written as JSON, which has neither."""
+    if isinstance(value, Mapping):
+        return all(map(_finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def unknown(key: str, value: Any, known: Iterable[str], what: str, *, name: str | None = None) -> str:

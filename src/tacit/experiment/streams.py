@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.data.cut import generator
@@ -89,7 +90,7 @@ def caveats(data: DataSection) -> list[str]:
 def _source(data: DataSection, place: "Place | None") -> Any:
     """What the scenario starts from: a path, one data set or a list of them."""
     if data.scenario == "declared":
-        return data.source
+        return _declaration(data.source)
     from tacit.data.named import load
 
     several = data.scenario == "concatenate"
@@ -102,3 +103,19 @@ def _source(data: DataSection, place: "Place | None") -> Any:
 
         found = [of_set(one, data.features, place or Place()) for one in found]
     return found if several else found[0]
+
+
+def _declaration(source: str | tuple[str, ...]) -> str:
+    """The path of a declaration; a name of a public set is none."""
+    from tacit.data.named import NAMED
+
+    if not isinstance(source, str):
+        raise ConfigError(
+            f"data.source must be the path of one declaration for the scenario 'declared', got {list(source)}"
+        )
+    if source in NAMED and not Path(source).exists():
+        raise ConfigError(
+            f"data.source = {source!r} is a public data set, and the scenario 'declared' reads a declaration; set "
+            "data.scenario as well, such as data.scenario=split"
+        )
+    return source

@@ -29,7 +29,7 @@ from tacit.experiment.changes import override
 from tacit.experiment.config import Config, Sweep
 from tacit.experiment.consumption import COLUMNS
 from tacit.experiment.events import Said, Stop, Stopped, Tell, ctrl_c
-from tacit.experiment.folder import RunFolder, write
+from tacit.experiment.folder import RunFolder, read_json, write
 from tacit.experiment.loading import SWEEP, checked, plain
 from tacit.experiment.reference import reference
 from tacit.experiment.runner import available_cores, nobody, run
@@ -66,7 +66,7 @@ class Cell:
     def look(self) -> None:
         """Find out whether it was finished before."""
         if self.folder.finished:
-            self.status, self.metrics = DONE, json.loads(self.folder.metrics.read_text())
+            self.status, self.metrics = DONE, read_json(self.folder.metrics)
 
     @property
     def compared(self) -> Compared | None:
@@ -91,6 +91,8 @@ def sweep(
 ) -> list[Cell]:
     """Run the cells that are not done. `processes`: how many at a time; `limit_minutes`: after them none is started."""
     place, stop, said = Path(folder), stop or Stop(), tell or nobody
+    if place.exists() and not place.is_dir():
+        raise ConfigError(f"{place} is a file, and a sweep needs a folder; give an empty or a new folder by --out")
     cells = cells_of(plan, place)
     if plan.reference is not None:
         reference(plan.reference)  # a wrong name is said before the first cell
@@ -157,7 +159,7 @@ def cells_of(plan: Sweep, folder: Path) -> list[Cell]:
     found: dict[str, Cell] = {}
     for changes in [{**cell, **point} for cell in plan.cells or ({},) for point in points]:
         config = checked(override(base, list(changes.items())))
-        if not isinstance(config, Config):
+        if not isinstance(config, Config) or config.kind != "run":
             raise ConfigError(f"a sweep repeats runs, and its base is of the kind {config.kind!r}; give a run as base")
         name = cell_name(changes)
         if name in found:

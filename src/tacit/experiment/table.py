@@ -12,6 +12,7 @@ from rich.text import Text
 from tacit.experiment import consumption
 from tacit.experiment.arrival import FILE as ARRIVED
 from tacit.experiment.summary import Summary
+from tacit.words import counted
 
 
 def show(summary: Summary, console: Console) -> None:
@@ -19,8 +20,10 @@ def show(summary: Summary, console: Console) -> None:
     found = summary.metrics
     seeds = len(found["seeds"])
     console.print()
-    tasks = f"{found['tasks']} of {found['tasks'] + len(summary.left)}" if summary.left else found["tasks"]
-    console.print(Text(f"{found['method']}, {tasks} tasks, {_several(seeds, 'seed')}", style="bold"))
+    tasks = counted(found["tasks"] + len(summary.left), "task")
+    if summary.left:
+        tasks = f"{found['tasks']} of {tasks}"
+    console.print(Text(f"{found['method']}, {tasks}, {counted(seeds, 'seed')}", style="bold"))
     if summary.last_row:
         console.print(_accuracies(summary))
     console.print(_figures(summary))
@@ -104,7 +107,3 @@ def share(mean: float, std: float) -> str:
     if math.isnan(mean):
         return "not measured"
     return f"{mean:.1%}" if math.isnan(std) else f"{mean:.1%} ± {std:.1%}"
-
-
-def _several(number: int, what: str) -> str:
-    return f"{number} {what}" + ("s" if number != 1 else "")

@@ -24,7 +24,7 @@ from tacit.experiment import paper_protocol, private_tuning
 from tacit.experiment.config import Config
 from tacit.experiment.events import Stop, Stopped, Tell, ctrl_c
 from tacit.experiment.features import Place
-from tacit.experiment.folder import lines, refuse_full, write_json
+from tacit.experiment.folder import lines, read_json, refuse_full, write_json
 from tacit.experiment.loading import plain
 from tacit.experiment.new_ledger import UnitCap
 from tacit.experiment.runner import Streams, loaded, nobody, run
@@ -138,7 +138,7 @@ def begin(folder: Path, config: Config, asked: Mapping[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_json(file, wanted)
         return
-    before = json.loads(file.read_text(encoding="utf-8"))
+    before = read_json(file)
     other = next((key for key in wanted if before.get(key) != wanted[key]), None)
     if other is not None:
         what = "another configuration" if other == "config" else f"{other} = {before.get(other)!r}"

@@ -22,6 +22,9 @@ def validated(model: type[M], values: Mapping[str, Any]) -> M:
         raise ConfigError(_sentence(model, first)) from None
 
 
+_RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "too_short", "string_too_short")
+
+
 def _sentence(model: type[BaseModel], error: Any) -> str:
     steps = [str(step) for step in error["loc"]]
     key, value = ".".join(steps), error["input"]
@@ -30,7 +33,7 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
         return f"{key} is missing; it must be {words(hint)}"
     if error["type"] == "extra_forbidden":
         return unknown(key, value, owner.model_fields, f"a key of {'.'.join(steps[:-1]) or 'a configuration'}")
-    if error["type"] in ("greater_than", "greater_than_equal", "less_than", "too_short", "string_too_short"):
+    if error["type"] in _RANGES:
         return f"{key} = {value!r} is not possible: {error['msg'].removeprefix('Input ').lower()}"
     return wrong(key, value, hint)
 

@@ -6,9 +6,9 @@ from inspect import isabstract
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import LearnerError
+from tacit.errors import LearnerError, TacitError
 from tacit.learners.learner import Learner
-from tacit.learners.release import Release
+from tacit.learners.release import Release, damage
 from tacit.plugins import from_file
 from tacit.privacy.ledger import Ledger
 
@@ -57,9 +57,18 @@ def opened(
     """The learner of any release, by the method that it names; see `Learner.from_release`. No code that the release
     names is run unless it is allowed."""
     method = Release.load(Path(folder)).method
+    if not isinstance(method, str):
+        raise LearnerError(damage(folder))
     if method not in HOMES:
         raise LearnerError(f"{folder} is a release of {method}, a method of your own; use {method}.from_release")
-    return find(method).from_release(folder, ledger=ledger, store=store, allow_code=allow_code, **changed)
+    if changed:
+        return find(method).from_release(folder, ledger=ledger, store=store, allow_code=allow_code, **changed)
+    try:
+        return find(method).from_release(folder, ledger=ledger, store=store, allow_code=allow_code)
+    except TacitError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise LearnerError(damage(folder)) from error
 
 
 def ends(name: str, stream: str) -> str:

@@ -162,7 +162,7 @@ def rate_of(batch: float, size: float, task: TaskInfo) -> float:
     if not 0 < batch <= size:
         raise LearnerError(
             f"an expected batch of {batch:g} cannot be drawn from {size:g} units of task {task.name!r}; "
-            f"choose one between 0 and {size:g}"
+            f"choose one above 0 and at most {size:g}"
         )
     return batch / size
 

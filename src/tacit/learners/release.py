@@ -5,11 +5,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
 from tacit.data.stream import StreamInfo, TaskInfo
-from tacit.errors import LearnerError
+from tacit.errors import DataError, LearnerError
 from tacit.learners.stored import Stored
 from tacit.plugins import own_files
 from tacit.privacy.binding import CERTIFICATE, MODEL, bind, bind_again
@@ -66,16 +67,27 @@ class Release:
             raise LearnerError(
                 f"{folder} holds no whole release: {Path(str(error.filename)).name} is missing"
             ) from None
-        stream = facts["stream"]
-        return cls(
-            task=_task(facts["task"]),
-            method=facts["method"],
-            tensors=tensors,
-            info=StreamInfo(**stream | {"shape": tuple(stream["shape"]), "tasks": tuple(map(_task, stream["tasks"]))}),
-            tasks=tuple(map(_task, facts["learnt"])),
-            certificate=Certificate.load(folder / CERTIFICATE),
-            settings=Stored(plain=facts["settings"], code=tuple(facts["code"])) if "settings" in facts else None,
-        )
+        except (OSError, ValueError, SafetensorError):
+            raise LearnerError(damage(folder)) from None
+        try:
+            stream = facts["stream"]
+            tasks = tuple(map(_task, stream["tasks"]))
+            return cls(
+                task=_task(facts["task"]),
+                method=facts["method"],
+                tensors=tensors,
+                info=StreamInfo(**stream | {"shape": tuple(stream["shape"]), "tasks": tasks}),
+                tasks=tuple(map(_task, facts["learnt"])),
+                certificate=Certificate.load(folder / CERTIFICATE),
+                settings=Stored(plain=facts["settings"], code=tuple(facts["code"])) if "settings" in facts else None,
+            )
+        except (KeyError, TypeError, AttributeError, DataError):
+            raise LearnerError(damage(folder)) from None
+
+
+def damage(folder: Path | str) -> str:
+    """The sentence for a release whose files are not as they were written."""
+    return f"the release in {folder} was changed or is damaged; restore its files from where they were published"
 
 
 def recertify(folder: Path, certificate: Certificate) -> None:
@@ -84,4 +96,7 @@ def recertify(folder: Path, certificate: Certificate) -> None:
 
 
 def _task(facts: dict[str, Any]) -> TaskInfo:
-    return TaskInfo(**facts | {"labels": tuple(facts["labels"])})
+    found = TaskInfo(**facts | {"labels": tuple(facts["labels"])})
+    if not (isinstance(found.name, str) and all(isinstance(label, int | str) for label in found.labels)):
+        raise TypeError("a task has a name, and its labels are numbers or texts")
+    return found

@@ -65,9 +65,7 @@ class Budget:
             if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), int | float):
                 raise PlanError(f"{name} must be a number, got {getattr(self, name)!r}")
         if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
-            raise PlanError(
-                f"epsilon must be a finite number > 0, got {self.epsilon}; a model without privacy needs no budget"
-            )
+            raise PlanError(f"epsilon must be a finite number > 0, got {self.epsilon}; 1 is a common choice")
         if not 0 < self.delta < 1:
             raise PlanError(
                 f"delta must be between 0 and 1, got {self.delta}; use less than one over the number of units"

@@ -220,7 +220,10 @@ class Store:
         path = self._block(block)
         if not path.exists():
             raise VaultError(f"the store {self.path} does not hold block {block}; admit its records again")
-        tensors: dict[str, Tensor] = load_file(path)
+        try:
+            tensors: dict[str, Tensor] = load_file(path)
+        except (OSError, SafetensorError):
+            raise VaultError(f"block {block} in the store {self.path} is damaged; restore it from a backup") from None
         return tensors
 
     def tally(self, block: str, pin: str, grant: str) -> Tally:

@@ -4,6 +4,7 @@ Guarantee: a write transaction takes the write lock before it reads (BEGIN IMMED
 returns (WAL, synchronous=FULL); on any error nothing of it remains.
 """
 
+import json
 import os
 import sqlite3
 import weakref
@@ -14,10 +15,10 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError, MultipleResultsFound, NoResultFound
+from sqlalchemy.exc import DBAPIError, MultipleResultsFound, NoResultFound, SQLAlchemyError
 from sqlalchemy.pool import NullPool, StaticPool
 
-from tacit.errors import LedgerError
+from tacit.errors import LedgerError, TacitError
 
 WRITE = "tacit_write"
 _ENGINES: "weakref.WeakSet[Engine]" = weakref.WeakSet()
@@ -87,8 +88,22 @@ def transaction(engine: Engine, where: str, *, write: bool) -> Iterator[Connecti
     """Commit at the end, roll back on any error; database errors leave as one sentence."""
     with sentences(where), engine.connect() as raw:
         connection = raw.execution_options(**{WRITE: write})
-        with connection.begin():
+        with connection.begin(), _reading_sense(where, write=write):
             yield connection
+
+
+@contextmanager
+def _reading_sense(where: str, *, write: bool) -> Iterator[None]:
+    """Rows that make no sense are damage: a missing one, JSON that is none; and, where nothing but the ledger's own
+    reading can fail, any other surprise."""
+    always = (json.JSONDecodeError, SQLAlchemyError)
+    surprises = always if write else (*always, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+    try:
+        yield
+    except (TacitError, DBAPIError):
+        raise
+    except surprises:
+        raise LedgerError(f"the ledger {where} is damaged; restore the file and its anchor from a backup") from None
 
 
 @contextmanager
