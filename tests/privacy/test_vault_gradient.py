@@ -103,7 +103,7 @@ def one_noise_for_all_rows(patch: pytest.MonkeyPatch) -> None:
     true = Normals.fill_
 
     def shared(self: Normals, out: Tensor, scale: float) -> Tensor:
-        some = true(Normals(self.key, self.counter, 100), torch.empty(100, dtype=torch.float64), scale)
+        some = true(Normals(self.key, self.counter, 100), torch.empty(100), scale)
         return out.copy_(some.repeat(out.numel() // 100))
 
     patch.setattr(Normals, "fill_", shared)

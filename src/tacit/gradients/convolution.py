@@ -1,8 +1,9 @@
 """Rows of a convolution's weight: a linear layer on unfolded patches.
 
 How they are formed is a matter of speed only. On the CPU in float32, oneDNN computes the weight gradients of a few
-examples in one call when each is a group of one wide convolution, twice as fast as unfolding; its fast kernels
-want channels in multiples of eight, so channels of zeros are added. Elsewhere patches are unfolded and multiplied.
+examples in one call when each is a group of one wide convolution, faster than unfolding where there are many places;
+its fast kernels want channels in multiples of eight, so channels of zeros are added. Elsewhere patches are unfolded and
+multiplied.
 """
 
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from tacit.gradients.sequence import Places
 
 Pair = tuple[int, int]
 GROUP = 8  # examples in one call, and channels in one block
+FEW = 64  # places up to which unfolding is faster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,8 @@ class Patches(Places):
     def __init__(self, x: Tensor, b: Tensor, window: Window) -> None:
         self.x, self.image, self.window = x, b, window
         super().__init__(b.flatten(2), x.shape[1] * window.kernel[0] * window.kernel[1])
-        self._grouped = x.device.type == "cpu" and x.dtype == torch.float32 and window.kernel != (1, 1)
+        fast = x.device.type == "cpu" and x.dtype == torch.float32 and window.kernel != (1, 1)
+        self._grouped = fast and self.places > FEW
 
     def columns(self, part: slice | Tensor) -> Tensor:
         return self.window.patches(self.x[part])

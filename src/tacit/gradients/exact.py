@@ -70,7 +70,7 @@ class ExactSum:
         self.flat = self.flat[places]
         self._moved = None if self._moved is None else self._moved[places]
 
-    def parts(self, grid: float, some: slice) -> tuple[Tensor, Tensor]:
+    def parts(self, grid: float, some: slice | Tensor) -> tuple[Tensor, Tensor]:
         """Some coordinates of the total over `grid` (a power of two): whole parts and fractions in [0, 1), exact."""
         ratio = self.step / grid
         if self._moved is None:

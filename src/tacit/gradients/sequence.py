@@ -18,7 +18,7 @@ from tacit.gradients.rows import Rows, Units, add_rounded, masked, squares, wide
 
 # By whether it is a GPU, which wants few large calls.
 CHUNK = {False: 1 << 21, True: 1 << 27}  # numbers formed at a time: about a cache; half a gigabyte
-KEPT = {False: 1 << 24, True: 1 << 28}  # numbers kept at most for one parameter
+KEPT = {False: 1 << 26, True: 1 << 28}  # numbers kept at most for one parameter
 
 
 class Places(Rows):

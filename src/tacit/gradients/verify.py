@@ -36,7 +36,8 @@ def agrees(
             differentiate(losses, uses, keep_graph=True)
             with torch.no_grad():
                 rows = rows_of(uses, len(x))
-                squared = {name: r.squared_norms() for name, r in rows.items()}
+                with torch.autocast(x.device.type, enabled=False):
+                    squared = {name: r.squared_norms() for name, r in rows.items()}
             fine = losses.detach().isfinite()
             for norms in squared.values():
                 fine &= norms.isfinite()

@@ -10,9 +10,10 @@ Formal guarantees
   * With noise that is correlated over tasks, N is a fixed combination of several vectors of normals, and the same holds
     for the whole series.
 Conditions: S is exact (`gradients/exact.py`, `exits.py`), γ is public. How long the rounding takes depends on the noise
-in one of about 250,000 coordinates.
+in one of some hundred coordinates.
 
-γ is the power of two in (2⁻²¹, 2⁻²⁰] of the noise's standard deviation: rounding takes a millionth of the noise.
+γ is the power of two in (2⁻⁹, 2⁻⁸] of the noise's standard deviation. Rounding to it is as if the variance of the noise
+were larger by about a millionth.
 """
 
 import math
@@ -23,9 +24,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tacit.privacy.noise import ERROR, MORE, NoiseAhead, Normals
+from tacit.privacy.noise import CLOSE, MORE, NoiseAhead, Normals
 
-FINENESS = 20
+FINENESS = 8
 """log₂ of the noise's standard deviation over γ, rounded down."""
 
 _AT_A_TIME = 1 << 15
@@ -41,7 +42,7 @@ def grid_for(std: float) -> float:
 class Exact(Protocol):
     """A sum that is known exactly."""
 
-    def parts(self, grid: float, some: slice) -> tuple[Tensor, Tensor]:
+    def parts(self, grid: float, some: slice | Tensor) -> tuple[Tensor, Tensor]:
         """Some coordinates of the sum over `grid`: whole parts and fractions in [0, 1), both exact, in float64."""
 
 
@@ -51,8 +52,9 @@ class ExactNumbers:
     def __init__(self, multiples: Sequence[int], step: float) -> None:
         self.multiples, self.step = multiples, step
 
-    def parts(self, grid: float, some: slice) -> tuple[Tensor, Tensor]:
-        values = [multiple * Fraction(self.step) / Fraction(grid) for multiple in self.multiples[some]]
+    def parts(self, grid: float, some: slice | Tensor) -> tuple[Tensor, Tensor]:
+        chosen = self.multiples[some] if isinstance(some, slice) else [self.multiples[place] for place in some.tolist()]
+        values = [multiple * Fraction(self.step) / Fraction(grid) for multiple in chosen]
         whole = [math.floor(value) for value in values]
         rest = [float(value - part) for value, part in zip(values, whole, strict=True)]
         return torch.tensor(whole, dtype=torch.float64), torch.tensor(rest, dtype=torch.float64)
@@ -67,46 +69,64 @@ class GridNoise:
         self._ahead = NoiseAhead(count, key, self._scale, device)
 
     def released(self, total: Exact, step: int, *, last: bool = True) -> Tensor:
-        """The total plus the noise of `step`, on the grid, in float64; overwritten by the next call but one.
-
-        Unless it is the last, the noise of the next step is begun."""
+        """The total plus the noise of `step`, on the grid, in float64. Unless it is the last, the next is begun."""
         noise = self._ahead.take(step, last=last)
         return released(total, self.grid, noise, [(self._scale, self._ahead.normals(step))])
 
 
 def combined(terms: Sequence[Term]) -> Tensor:
-    """Σ weight · normals in float64, on the CPU."""
+    """Σ weight · normals, on the CPU."""
+    if len(terms) == 1:
+        weight, normals = terms[0]
+        return normals.fill_(torch.empty(normals.count, dtype=normals.dtype), weight)
     total = torch.zeros(terms[0][1].count, dtype=torch.float64)
-    held = torch.empty_like(total)
     for weight, normals in terms:
-        total += normals.fill_(held, weight)
+        total += normals.fill_(torch.empty(normals.count, dtype=normals.dtype), weight)
     return total
 
 
 def released(total: Exact, grid: float, noise: Tensor, terms: Sequence[Term], first: int = 0) -> Tensor:
     """The coordinates of `total` from `first` on, plus noise, rounded to the grid, right in every coordinate; float64.
 
-    `noise` is Σ weight · normals of `terms` in steps of the grid, as far as float64 knows it. It is overwritten with
-    what is released, a part at a time that stays in the cache.
+    `noise` is Σ weight · normals of `terms` in steps of the grid, as far as `Normals.fill_` knows it; it is changed.
+    One part at a time is worked on, which stays in the cache.
     """
-    at_a_time = len(noise) if noise.is_cuda else _AT_A_TIME
+    out = torch.empty(len(noise), dtype=torch.float64, device=noise.device)
+    at_a_time = max(1, len(noise)) if noise.is_cuda else _AT_A_TIME
+    clear = 0.5 - _doubt(terms, noise.dtype)
+    doubtful: list[Tensor] = []
     for start in range(0, len(noise), at_a_time):
-        part = noise[start : start + at_a_time]
+        part, room = noise[start : start + at_a_time], out[start : start + at_a_time]
         whole, fraction = total.parts(grid, slice(first + start, first + start + len(part)))
-        nearest = part.add_(fraction).round()
+        part += fraction
+        nearest = part.round()
+        torch.add(whole, nearest, out=room)
         off = part.sub_(nearest).abs_()
-        clear = 0.5 - _doubt(terms)
         if float(off.max()) >= clear:
-            for place in torch.nonzero(off >= clear).view(-1).tolist():
-                nearest[place] = _settled(Fraction(float(fraction[place])), start + place, terms)
-        torch.mul(nearest.add_(whole), grid, out=part)
-    return noise
+            doubtful.append(torch.nonzero(off >= clear).view(-1) + start)
+    if doubtful:
+        places = torch.cat(doubtful)
+        whole, fraction = total.parts(grid, places + first)
+        out[places] = whole + _closer(fraction, places, terms).to(out)
+    return out.mul_(grid)
 
 
-def _doubt(terms: Sequence[Term]) -> float:
-    """How far fraction + noise may be from the truth: the error of the normals, and that of adding them in float64."""
+def _doubt(terms: Sequence[Term], dtype: torch.dtype) -> float:
+    """How far fraction + noise may be from the truth: the error of the normals, and that of adding them up."""
     size = sum(abs(weight) for weight, _ in terms)
-    return size * ERROR + (8 + len(terms)) * 2.0**-53 * (16 * size + 1)
+    error = sum(abs(weight) * normals.error for weight, normals in terms)
+    return error + len(terms) * torch.finfo(dtype).eps * (8 * size + 1)
+
+
+def _closer(fraction: Tensor, places: Tensor, terms: Sequence[Term]) -> Tensor:
+    """round(fraction + noise) at some places, from more digits, and from as many as it takes where these do not do."""
+    near = fraction.cpu() + sum(weight * normals.closer(places) for weight, normals in terms)
+    size = sum(abs(weight) for weight, _ in terms)
+    doubt = size * CLOSE + (8 + len(terms)) * 2.0**-52 * (16 * size + 1)
+    nearest = near.round()
+    for number in torch.nonzero((near - nearest).abs() >= 0.5 - doubt).view(-1).tolist():
+        nearest[number] = _settled(Fraction(float(fraction[number])), int(places[number]), terms)
+    return nearest
 
 
 def _settled(fraction: Fraction, place: int, terms: Sequence[Term]) -> int:

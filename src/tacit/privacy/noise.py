@@ -4,12 +4,12 @@ Formal guarantees
   * The normals of a (key, counter) are real numbers: the Box–Muller transform of uniform numbers whose binary digits
     are the key stream of a cipher, without end. Their law is the normal law exactly, as far as the cipher's stream
     cannot be told from coin tosses; nothing is cut or rounded.
-  * `fill_` gives each of them in float64, wrong by at most `ERROR`; `bounds` encloses a single one as tightly as one
-    likes. `grid.py` uses both, so that what leaves the vault is the correct rounding of a sum plus the real numbers.
+  * `fill_` gives each of them wrong by at most `error`, `closer` some of them wrong by at most `CLOSE`, and `bounds`
+    encloses a single one as tightly as one likes. `grid.py` uses all three, so that what leaves the vault is the
+    correct rounding of a sum plus the real numbers.
 
-How: 63 digits for the radius and 64 for the angle are drawn for every pair; the digits that follow are drawn for the
-few pairs that need them. The angle's cosine and sine come from a table of 2¹⁶ angles and the first terms of a series,
-which is twice as fast as torch's own functions and exact enough.
+How: 31 digits for the radius and 32 for the angle are drawn for every pair, and 63 and 64 on a GPU, where float64 is
+fast. The digits that follow are drawn for the pairs that need them: some in a hundred, then nearly none.
 """
 
 import math
@@ -20,21 +20,25 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.gradients.fusion import fused
 from tacit.privacy.ahead import Ahead
-from tacit.privacy.cipher import chacha, chacha_head, chacha_int64, words
+from tacit.privacy.cipher import chacha, chacha_head, chacha_int64, words, words_at
 from tacit.privacy.keys import KeyRing
 
 CIPHER_CPU = "AES-256-CTR, Box-Muller to any precision, exact rounding to a grid"
 CIPHER_GPU = "ChaCha20, Box-Muller to any precision, exact rounding to a grid"
 
-LOW, HIGH = 2.0**-20, 1 - 2.0**-21
-ERROR = 2.0**-41
-"""Of a standard normal in float64. The uniform number u is right to 2⁻⁵² of itself and to the digits that were not
-drawn, 2⁻⁶³. Between LOW and HIGH the radius is between 2⁻¹⁰ and 6, and so right to 2⁻⁴²; all other pairs are drawn to
-more digits. Cosine and sine are right to 2⁻⁴⁵."""
+FINE = 2.0**-18
+"""Error of a normal in float32, where its uniform number u is between LOW and HIGH. The radius, computed in float64
+from 31 digits, is then below 3.8 and right to 2⁻²²; the angle is right to 2⁻²², its cosine and sine to 2⁻²³ more, and
+the product to 2⁻²²: together 2⁻¹⁹. Pairs with another u are drawn closer at once."""
+CLOSE = 2.0**-41
+"""Error in float64, from 95 digits (63 on a GPU) for the radius and 96 (64) for the angle."""
+LOW, HIGH = 2.0**-10, 1 - 2.0**-12
+LOW_GPU, HIGH_GPU = 2.0**-20, 1 - 2.0**-21
 MORE = 16
 """Further 32-bit words of digits for each radius and each angle: 512 digits."""
 
@@ -50,115 +54,161 @@ class Normals:
     def __init__(self, key: bytes, counter: int, count: int, *, cuda: bool = False) -> None:
         self.key, self.counter, self.count, self.cuda = key, counter, count, cuda
         self.pairs = (count + 1) // 2
-        self._lot = self.pairs if cuda else _PAIRS
+        self.error = CLOSE if cuda else FINE
+        self.dtype = torch.float64 if cuda else torch.float32
+        self._lot = max(1, self.pairs) if cuda else _PAIRS
+        self._first = 63 if cuda else 31
+        """Digits of a radius that are drawn for every pair; an angle has one more."""
 
     def fill_(self, out: Tensor, scale: float) -> Tensor:
-        """Overwrite `out` (float64, `count` numbers) with scale · normals, each wrong by at most scale · ERROR."""
-        flat = out.view(-1)
+        """Overwrite `out` (flat, of `dtype`) with scale · normals, each wrong by at most scale · `error`."""
         if self.cuda:
-            return self._fill_cuda(flat, scale).view(out.shape)
+            return self._fill_cuda(out, scale)
         rare: list[int] = []
         for start in range(0, self.pairs, self._lot):
             count = min(self._lot, self.pairs - start)
-            room = flat[2 * start : 2 * (start + count)]
-            both = room if len(room) == 2 * count else torch.empty(2 * count, dtype=torch.float64)
+            room = out[2 * start : 2 * (start + count)]
+            both = room if len(room) == 2 * count else torch.empty(2 * count)
             radius, angle = self._digits(start, count)
-            rare += [start + place for place in _pairs(both, radius, angle, scale)]
+            rare += [start + pair for pair in _pairs(both, radius, angle, scale)]
             if both is not room:
                 room.copy_(both[: len(room)])
-        self._refine(flat, rare, scale)
+        self._rewrite(out, rare, scale)
         return out
+
+    def closer(self, places: Tensor) -> Tensor:
+        """The normals at these places in float64, wrong by at most `CLOSE`."""
+        pairs, sine = self._pairs_of(places.cpu().numpy())
+        radius, angle = self._more_digits(pairs)
+        u = (radius[0] + (radius[1].astype(np.float64) + 0.5) * 2.0**-64) * 2.0**-self._first
+        turn = (angle[0] + (angle[1].astype(np.float64) + 0.5) * 2.0**-64) * 2.0 ** -(self._first + 1)
+        # Small numbers are held well by u itself, those next to 1 by what is missing to 1.
+        short = ((2**self._first - 1 - radius[0]) + (1 - (radius[1].astype(np.float64) + 0.5) * 2.0**-64)) * (
+            2.0**-self._first
+        )
+        length = np.sqrt(-2.0 * np.where(u < 0.5, np.log(np.maximum(u, 2.0**-200)), np.log1p(-short)))
+        return torch.from_numpy(length * np.where(sine, np.sin(2 * math.pi * turn), np.cos(2 * math.pi * turn)))
 
     def bounds(self, place: int, digits: int) -> tuple[Fraction, Fraction]:
         """Two numbers that enclose the normal at `place`, from `digits` binary digits of its radius and angle."""
         from mpmath import iv
 
-        lot, within = divmod(place, 2 * self._lot)
-        count = min(self._lot, self.pairs - lot * self._lot)
-        pair, sine = lot * self._lot + within % count, within >= count
-        radius, angle = self._long_digits(pair)
+        pairs, sines = self._pairs_of(np.array([place]))
+        radius, angle = self._long_digits(int(pairs[0]))
         with _intervals:
             iv.prec = digits + 64
-            u = _interval(iv, radius, 63 + 32 * MORE, digits)
-            turn = _interval(iv, angle, 64 + 32 * MORE, digits) * 2 * iv.pi
-            found = iv.sqrt(-2 * iv.log(u)) * (iv.sin(turn) if sine else iv.cos(turn))
+            u = _interval(iv, radius, self._first + 32 * MORE, digits)
+            turn = _interval(iv, angle, self._first + 1 + 32 * MORE, digits) * 2 * iv.pi
+            found = iv.sqrt(-2 * iv.log(u)) * (iv.sin(turn) if sines[0] else iv.cos(turn))
             return _fraction(found.a), _fraction(found.b)
 
+    def _pairs_of(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The pair of each place, and whether it is its sine: within a lot, cosines come first."""
+        lot, within = np.divmod(places, 2 * self._lot)
+        count = np.minimum(self._lot, self.pairs - lot * self._lot)
+        return lot * self._lot + within % count, within >= count
+
     def _digits(self, start: int, count: int) -> tuple[Tensor, Tensor]:
-        """The first digits of radii and angles, as 64-bit integers: radii first, within each lot."""
-        if self.cuda:
-            raise AssertionError("the digits of a GPU's lot are drawn there")
-        held = _scratch("bits", 16 * self._lot)
-        bits = words(self.key, self.counter, 4 * count, 4 * start, held).view(torch.int64)
+        """The first digits of radii and angles, as signed 32-bit integers: radii first, within each lot."""
+        bits = words(self.key, self.counter, 2 * count, 2 * start, _scratch("bits", 8 * self._lot))
         return bits[:count], bits[count:]
 
-    def _long_digits(self, pair: int) -> tuple[int, int]:
-        """All digits of one pair, as whole numbers of 63 and 64 binary digits and 512 more."""
+    def _first_digits(self, pair: int) -> tuple[int, int]:
+        """The digits of a pair that are drawn for every pair, as whole numbers ≥ 0."""
         if self.cuda:
-            first = [chacha_int64(self.key, self.counter, place) for place in (pair, self.pairs + pair)]
+            radius, angle = (chacha_int64(self.key, self.counter, place) for place in (pair, self.pairs + pair))
         else:
-            start = pair - pair % self._lot
-            radius, angle = self._digits(start, min(self._lot, self.pairs - start))
-            first = [int(radius[pair - start]), int(angle[pair - start])]
-        key = KeyRing.subkey(self.key, "further digits")
-        more = words(key, self.counter, 2 * MORE, 2 * MORE * pair).numpy().astype(">u4").tobytes()
-        half = len(more) // 2
-        return (
-            (first[0] if first[0] >= 0 else ~first[0]) << (32 * MORE) | int.from_bytes(more[:half], "big"),
-            (first[1] & (2**64 - 1)) << (32 * MORE) | int.from_bytes(more[half:], "big"),
+            return tuple(int(some[0]) for some in self._first_of(np.array([pair])))  # type: ignore[return-value]
+        return (radius if radius >= 0 else ~radius), angle % (1 << (self._first + 1))
+
+    def _more_digits(self, pairs: NDArray[np.int64]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        """(first, next 64 digits) of the radii and of the angles of some pairs."""
+        first = self._first_of(pairs)
+        more = self._further(pairs, 0)
+        return (first[0], more[:, 0]), (first[1], more[:, 1])
+
+    def _first_of(self, pairs: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        if self.cuda:
+            found = [self._first_digits(int(pair)) for pair in pairs]
+            return np.array([one[0] for one in found], dtype=np.float64), np.array(
+                [one[1] for one in found], dtype=np.float64
+            )
+        start = pairs - pairs % self._lot
+        places = start + pairs  # 2·start for the lots before, and the place within the lot
+        signed = words_at(self.key, self.counter, places).astype(np.int64)
+        angle = words_at(self.key, self.counter, places + np.minimum(self._lot, self.pairs - start))
+        return np.where(signed >= 0, signed, ~signed).astype(np.float64), (angle.astype(np.int64) % (1 << 32)).astype(
+            np.float64
         )
 
-    def _refine(self, flat: Tensor, pairs: list[int], scale: float) -> None:
-        """Write the normals of pairs whose radius float64 does not hold well enough."""
-        for pair in pairs:
-            lot = pair // self._lot
-            count = min(self._lot, self.pairs - lot * self._lot)
-            first = 2 * lot * self._lot + pair % self._lot
-            for place in (first, first + count):
-                if place < self.count:
-                    flat[place] = scale * float(self.bounds(place, 160)[0])
+    def _further(self, pairs: NDArray[np.int64], block: int) -> NDArray[np.uint64]:
+        """128 further digits of each pair, 64 of the radius and 64 of the angle: AES of (counter, pair, block)."""
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    def _fill_cuda(self, flat: Tensor, scale: float) -> Tensor:
-        head = chacha_head(self.key, self.counter, flat.device)
-        both, rare = fused(_chacha_normals, any_size=True)(head, *_table(flat.device), self.pairs)
-        torch.mul(both[: self.count], scale, out=flat)
-        self._refine(flat, torch.nonzero(rare).view(-1).tolist(), scale)
-        return flat
+        key = KeyRing.subkey(self.key, "further digits", self.counter.to_bytes(8, "big"))
+        names = np.zeros((len(pairs), 2), dtype=np.uint64)
+        names[:, 0], names[:, 1] = pairs, block
+        cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # one block a name: a pseudorandom function
+        return np.frombuffer(cipher.update(names.tobytes()), dtype=np.uint64).reshape(-1, 2)
+
+    def _long_digits(self, pair: int) -> tuple[int, int]:
+        """All digits of one pair, as whole numbers: the first ones and 512 more."""
+        radius, angle = self._first_digits(pair)
+        for block in range(MORE // 2):
+            more = self._further(np.array([pair]), block)[0]
+            radius, angle = radius << 64 | int(more[0]), angle << 64 | int(more[1])
+        return radius, angle
+
+    def _rewrite(self, out: Tensor, pairs: list[int], scale: float) -> None:
+        """Write the normals of pairs whose radius the first digits do not hold well enough."""
+        if not pairs:
+            return
+        lots = torch.tensor(pairs)
+        lot = lots // self._lot
+        first = lots + lot * self._lot
+        places = torch.cat([first, first + (self.pairs - lot * self._lot).clamp(max=self._lot)])
+        places = places[places < self.count]
+        out[places.to(out.device)] = (scale * self.closer(places)).to(out.device, out.dtype)
+
+    def _fill_cuda(self, out: Tensor, scale: float) -> Tensor:
+        head = chacha_head(self.key, self.counter, out.device)
+        both, rare = fused(_chacha_normals, any_size=True)(head, *_table(out.device), self.pairs)
+        torch.mul(both[: self.count], scale, out=out)
+        self._rewrite(out, torch.nonzero(rare).view(-1).tolist(), scale)
+        return out
 
 
 def _pairs(out: Tensor, radius: Tensor, angle: Tensor, scale: float) -> list[int]:
-    """Box–Muller: the first half of `out` gets cosines, the second sines. Returns the pairs to be drawn anew."""
+    """Box–Muller: the first half of `out` gets cosines, the second sines. Returns the pairs to be drawn closer.
+
+    Radii in float64, because numpy's logarithm is as fast as torch's in float32; the angles in float32."""
     count = len(radius)
-    cos_table, sin_table = _table(torch.device("cpu"))
-    u, b, c, s = (_held(name, count) for name in "ubcs")
-    u.copy_(radius).abs_().mul_(2.0**-63)
+    u, turn = _held("u", count, torch.float64), _held("turn", count, torch.float32)
+    u.copy_(radius).abs_().mul_(2.0**-31)
     low, high = (float(end) for end in u.aminmax())
     rare = [] if low >= LOW and high <= HIGH else torch.nonzero((u < LOW) | (u > HIGH)).view(-1).tolist()
     if rare:
         u.clamp_(LOW, HIGH)
     values = u.numpy()
-    np.log(values, out=values)  # numpy's logarithm and root are twice as fast as torch's
+    np.log(values, out=values)
     u.mul_(-2.0 * scale * scale)
     np.sqrt(values, out=values)
+    turn.copy_(angle).mul_(2.0 * math.pi * 2.0**-32)
+    cosine, sine = out[:count], out[count:]
+    torch.cos(turn, out=cosine)
+    torch.sin(turn, out=sine)
+    length = turn.copy_(u)
     if scale < 0:
-        u.neg_()
-    whole = c.view(torch.int64)
-    torch.bitwise_and(angle, 2**48 - 1, out=whole)
-    b.copy_(whole).mul_(2.0 * math.pi * 2.0**-64).sub_(math.pi * 2.0**-16)
-    whole = _held("place", count).view(torch.int64)
-    torch.bitwise_right_shift(angle, 48, out=whole).add_(1 << 15)  # the table begins at the angle −π
-    torch.index_select(cos_table, 0, whole, out=c)
-    torch.index_select(sin_table, 0, whole, out=s)
-    # cos(A + b) and sin(A + b) for |b| ≤ π·2⁻¹⁶: what is left out of the series is below 2⁻⁴⁵.
-    even = torch.mul(b, b, out=whole.view(torch.float64)).mul_(-0.5).add_(1.0).mul_(u)
-    odd = b.mul_(u)
-    torch.mul(c, even, out=out[:count]).addcmul_(s, odd, value=-1.0)
-    torch.mul(s, even, out=out[count:]).addcmul_(c, odd)
+        length.neg_()
+    cosine.mul_(length)
+    sine.mul_(length)
     return rare
 
 
 def _chacha_normals(head: Tensor, cos_table: Tensor, sin_table: Tensor, pairs: int) -> tuple[Tensor, Tensor]:
-    """The same on the device of `head`, with which pairs are to be drawn anew."""
+    """The same on the device of `head` in float64, with which pairs are to be drawn closer.
+
+    Cosine and sine come from a table of 2¹⁶ angles and the first terms of a series: what is left out is below 2⁻⁴⁵."""
     bits = chacha(head, 4 * pairs).view(torch.int64)
     u = bits[:pairs].double().abs() * 2.0**-63
     radius = (u.log() * -2.0).sqrt()
@@ -167,7 +217,7 @@ def _chacha_normals(head: Tensor, cos_table: Tensor, sin_table: Tensor, pairs: i
     place = (angle >> 48) + (1 << 15)
     c, s = cos_table[place], sin_table[place]
     even, odd = (1.0 - 0.5 * b * b) * radius, b * radius
-    return torch.cat([c * even - s * odd, s * even + c * odd]), (u < LOW) | (u > HIGH)
+    return torch.cat([c * even - s * odd, s * even + c * odd]), (u < LOW_GPU) | (u > HIGH_GPU)
 
 
 @cache
@@ -200,12 +250,12 @@ def _scratch(name: str, size: int) -> bytearray:
     return held
 
 
-def _held(name: str, count: int) -> Tensor:
-    return torch.frombuffer(_scratch(name, 8 * _PAIRS), dtype=torch.float64, count=count)
+def _held(name: str, count: int, dtype: torch.dtype) -> Tensor:
+    return torch.frombuffer(_scratch(name, 8 * _PAIRS), dtype=dtype, count=count)
 
 
 class NoiseAhead:
-    """The noise of a grant, step by step, in float64; the next step's is drawn on a second thread meanwhile.
+    """The noise of a grant, step by step; the next step's is drawn on a second thread meanwhile.
 
     What `take(step)` holds depends on the key, the step and the kind of device alone. It may be written to and is valid
     until the next call but one. For a GPU, little noise is drawn on the CPU and copied (it costs the GPU nothing), much
@@ -216,9 +266,10 @@ class NoiseAhead:
         self._key, self._scale, self._count = key, scale, count
         cuda = device.type == "cuda"
         self._on_gpu = cuda and count > _COPIED
-        self._out = [torch.empty(count, dtype=torch.float64, device=device) for _ in "ab"]
+        dtype = self.normals(0).dtype
+        self._out = [torch.empty(count, dtype=dtype, device=device) for _ in "ab"]
         copied = cuda and not self._on_gpu
-        self._drawn = [torch.empty(count, dtype=torch.float64, pin_memory=True) for _ in "ab"] if copied else self._out
+        self._drawn = [torch.empty(count, dtype=dtype, pin_memory=True) for _ in "ab"] if copied else self._out
         self._ahead = Ahead(self._draw)
 
     def normals(self, step: int) -> Normals:

@@ -234,7 +234,7 @@ class LabelPlan:
         """Noisy counts below it are not shown.
 
         Discovery: a label that one unit alone has counts 1/√m when the unit has m labels; it stays below the cut
-        with probability (1−δ)^(1/m), for each m up to the bound. The rounding to the grid is less than a millionth of
+        with probability (1−δ)^(1/m), for each m up to the bound. The rounding to the grid is less than a 256th of
         the noise, and is added.
         """
         if self.candidates is not None:
@@ -242,7 +242,7 @@ class LabelPlan:
         from scipy.special import log1p, ndtri_exp
 
         return max(
-            1 / math.sqrt(m) + self.std * (float(ndtri_exp(log1p(-self.delta) / m)) + 2.0**-20)
+            1 / math.sqrt(m) + self.std * (float(ndtri_exp(log1p(-self.delta) / m)) + 2.0**-8)
             for m in range(1, self.labels_per_unit + 1)
         )
 
