@@ -283,6 +283,9 @@ class Certificate(_Section):
     """What else went into the release, in the learner's words: other streams, public records."""
     same_units: SameUnits | None = None
     """None: the ledger has no other private stream."""
+    arithmetic: Literal["exact"] | None = None
+    """exact: sums and noise were exact numbers, correctly rounded to a public grid. None: released, at least in part,
+    by a version that added rounded noise to rounded sums, which gives records away."""
     release: ReleaseSection | None = None
     """None: of no release, or made before certificates named their model."""
 
@@ -298,7 +301,7 @@ class Certificate(_Section):
 
     @model_serializer(mode="wrap")
     def _as_before(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without_empty(plain(self), "other_mechanisms", "beside", "same_units", "release")
+        return _without_empty(plain(self), "other_mechanisms", "beside", "same_units", "arithmetic", "release")
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2)

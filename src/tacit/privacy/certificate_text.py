@@ -10,6 +10,10 @@ _TASKS = 12
 """So many have a line of their own."""
 
 
+EXACT_ARITHMETIC = "exact sums and exact noise, rounded correctly to a public grid"
+REAL_ARITHMETIC = "real arithmetic only; broken in floating point: made, at least in part, before sums were exact"
+
+
 def text(certificate: Certificate) -> str:
     certified = certificate.claims.certified
     unit = certificate.unit
@@ -31,6 +35,7 @@ def text(certificate: Certificate) -> str:
         *_row("CERTIFIED", _bound(certified.epsilon, certified.delta)),
         *_row("", certified.reason),
         *_row("by", certified.accountant),
+        *_row("arithmetic", EXACT_ARITHMETIC if certificate.arithmetic == "exact" else REAL_ARITHMETIC),
         *_same_units(certificate),
         *(line for one in certificate.beside for line in _row("beside", one)),
         "",

@@ -42,10 +42,10 @@ from tacit.privacy.ledger import NOT_AUTHENTICATED, GrantStatement, Ledger, Summ
 from tacit.privacy.noise import CIPHER_CPU, CIPHER_GPU
 from tacit.privacy.tuned import Tuning
 
+FLOATS = "floating-point rounding, which gives records away, of what was released before sums were exact"
 _NOT_ACCOUNTED = (
     "pre-training data of feature maps and initial weights",
     "preprocessing with statistics of private data done before admission",
-    "floating-point rounding of the noisy sums",
     "timing and memory side channels",
     "runs outside this ledger",
 )
@@ -118,6 +118,7 @@ def issue(
         tuning=f"{tuning}: {tuned}" if tuned else tuning,
         not_accounted=(
             *(("hyper-parameter tuning on private data",) if tuning == "not accounted" else ()),
+            *((FLOATS,) if summary.in_floats else ()),
             *_NOT_ACCOUNTED,
         ),
         audit=tuple(audits),
@@ -140,6 +141,7 @@ def issue(
         data_fingerprint=summary.identity,
         other_mechanisms=_not_listed(summary, listed),
         beside=tuple(beside),
+        arithmetic=None if summary.in_floats else "exact",
         same_units=_same_units(ledger, summary, certified=certified.epsilon is not None),
     )
 

@@ -60,6 +60,7 @@ def _facts(certificate: Certificate, summary: Summary) -> Iterator[tuple[str, An
     yield "policy", _policy(said.policy), _policy(summary.policy)
     yield "raises", len(said.raised), len(summary.raises)
     yield "accepted roll-backs", said.roll_backs_accepted, summary.reanchored
+    yield "arithmetic", certificate.arithmetic or "floats", "floats" if summary.in_floats else "exact"
     yield "number of tasks", certified.all_tasks, summary.tasks
 
 

@@ -222,6 +222,27 @@ def moved(connection: Connection) -> tuple[str, ...]:
     return tuple(body["why"] for _, body in _entries(connection, "move"))
 
 
+def in_floats(connection: Connection, stream_id: int) -> bool:
+    """Whether something of a stream was charged by a version of tacit whose sums and noise were rounded floats.
+
+    Its entries do not say when they were written, and newer ones do, under the seal of the chain. A ledger whose first
+    entry says it has none of them."""
+    first = connection.execute(select(log.c.body).where(log.c.seq == 1)).scalar_one_or_none()
+    if first is None or "at" in json.loads(first):
+        return False
+    query = (
+        select(log.c.body)
+        .join(grants, grants.c.seq == log.c.seq)
+        .join(charges, charges.c.grant_id == grants.c.id)
+        .join(blocks, blocks.c.id == charges.c.block_id)
+        .where(blocks.c.stream_id == stream_id, grants.c.state != "VOID")
+        .order_by(log.c.seq)
+        .limit(1)
+    )
+    oldest = connection.execute(query).scalar_one_or_none()
+    return oldest is not None and "at" not in json.loads(oldest)
+
+
 def _entries(connection: Connection, kind: str) -> list[tuple[int, dict[str, Any]]]:
     query = select(log.c.seq, log.c.body).where(log.c.kind == kind).order_by(log.c.seq)
     return [(seq, json.loads(body)) for seq, body in connection.execute(query)]

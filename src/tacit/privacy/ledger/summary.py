@@ -55,6 +55,7 @@ def of_stream(connection: Connection, stream_id: int, ledger_id: str, policy: Po
         exposed=tuple(_reasons(connection, stream_id)),
         reanchored=reading.reanchored(connection),
         moved=reading.moved(connection),
+        in_floats=reading.in_floats(connection, stream_id),
         head=chain.head(connection),
     )
 

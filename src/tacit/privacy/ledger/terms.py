@@ -227,6 +227,8 @@ class Summary:
     reanchored: tuple[str, ...]
     moved: tuple[str, ...]
     """Reasons why the ledger was moved or restored; no other copy of it is in use, somebody said."""
+    in_floats: bool
+    """Something was released by a version whose sums and noise were rounded floats."""
     head: Head
 
     @property
