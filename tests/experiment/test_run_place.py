@@ -54,9 +54,12 @@ def test_a_folder_that_was_moved_goes_on_when_that_is_said(tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="if it was moved and these are still right, add --moved"):
         run(config, tmp_path / "elsewhere", resume=True)
     before = head(ledger)
-    assert run(config, tmp_path / "elsewhere", resume=True, moved=True, until=MONTHS[1]).left == MONTHS[2:]
+    assert (
+        run(config, tmp_path / "elsewhere", resume=True, moved=True, until=MONTHS[1], arrived=MONTHS[1:2]).left
+        == MONTHS[2:]
+    )
     assert head(ledger).seq > before.seq
-    run(config, tmp_path / "elsewhere", resume=True)  # it belongs there now
+    run(config, tmp_path / "elsewhere", resume=True, arrived=MONTHS[2:])  # it belongs there now
 
 
 def test_ledger_and_data_may_have_new_places(tmp_path: Path) -> None:
@@ -73,6 +76,7 @@ def test_ledger_and_data_may_have_new_places(tmp_path: Path) -> None:
     Ledger.reanchor(new / "visits.ledger", by="engineer", why="new server")
     words = ["run", str(new / "r"), "--resume", "--quiet"]
     words += ["--ledger", str(new / "visits.ledger"), "--data", str(new / "data" / "visits.yaml")]
+    words += [word for month in MONTHS[1:] for word in ("--arrived", month)]
     found = CliRunner().invoke(app, words)
     assert found.exit_code == 0, found.output
     kept = yaml.safe_load((new / "r" / "config.yaml").read_text())
@@ -87,7 +91,7 @@ def test_other_data_than_the_run_began_with_is_refused(tmp_path: Path) -> None:
     grow(other, *MONTHS)
     before = head(ledger)
     with pytest.raises(ConfigError, match="are not those that '2026-01' was learnt with"):
-        run(config, folder, resume=True, data=other)
+        run(config, folder, resume=True, data=other, arrived=MONTHS[1:])
     assert head(ledger).seq == before.seq
 
 
@@ -119,5 +123,5 @@ def test_a_folder_of_an_older_version_goes_on(tmp_path: Path) -> None:
     environment = json.loads((folder / "environment.json").read_text())
     del environment["folder"]
     (folder / "environment.json").write_text(json.dumps(environment))
-    run(config, folder, resume=True, until=MONTHS[1])
+    run(config, folder, resume=True, until=MONTHS[1], arrived=MONTHS[1:2])
     assert json.loads((folder / "environment.json").read_text())["folder"] == str(folder)

@@ -202,7 +202,7 @@ def test_an_older_copy_of_the_ledger_is_refused(tmp_path: Path, monkeypatch: pyt
     for file, content in saved.items():
         file.write_bytes(content)
     with pytest.raises(LedgerError, match="two copies in use are two budgets"):
-        run(config, tmp_path / "run", until=MONTHS[2], resume=True)
+        run(config, tmp_path / "run", until=MONTHS[2], arrived=[MONTHS[2]], resume=True)
     monkeypatch.setenv("TACIT_STATE", str(tmp_path / "another-user"))
     with pytest.raises(ConfigError, match=r"visits.ledger is older than .*: it lacks charges that this run made"):
         run(config, tmp_path / "run", until=MONTHS[2], arrived=[MONTHS[2]], resume=True)

@@ -438,7 +438,9 @@ def test_charged_passes_over_held_tasks_are_committed_for_all_learners(tmp_path:
         assert said in " ".join(str(made.certificate_).split())
         release = made.last_release()
         release.save(tmp_path / "release")
-        assert Certificate.load(tmp_path / "release" / "certificate.json").canonical() == made.certificate_.canonical()
+        bound = Certificate.load(tmp_path / "release" / "certificate.json")
+        assert bound.release is not None
+        assert bound.model_copy(update={"release": None}).canonical() == made.certificate_.canonical()
 
 
 def test_held_tasks_of_other_labels_stand_in_for_those_of_the_stream() -> None:

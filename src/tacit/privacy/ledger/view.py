@@ -48,6 +48,8 @@ class LedgerView(Ledger):
             raise LedgerError(f"there is no ledger at {place}; check the path")
         if place.is_dir():
             raise LedgerError(f"{place} is a folder and not a ledger; give the ledger's file")
+        if place.stat().st_size == 0:
+            raise LedgerError(f"{place} is an empty file and no ledger; check the path")
         self._look(place)
 
     def _look(self, path: Path) -> None:
