@@ -7,7 +7,7 @@ the released sum by at most `sensitivity` in the L2 norm, whatever the example, 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -27,6 +27,11 @@ class ClipRule(Protocol):
         """This rule for these parameters; refuses names that it does not know."""
         ...
 
+    @property
+    def whole(self) -> bool:
+        """Whether only the norm over all parameters counts, so that parameters may be measured together."""
+        ...
+
     def weights(self, squared: Sequence[Tensor], slack: float) -> list[Tensor]:
         """A weight in [0, 1 - slack]·(clip / norm) for every unit; zero where the norm is not finite."""
         ...
@@ -37,6 +42,7 @@ class Flat:
     """One bound on the norm of the whole gradient: weight = min(1, norm / ‖g‖)."""
 
     norm: float
+    whole: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _positive("clip norm", self.norm)
@@ -62,6 +68,7 @@ class Automatic:
 
     norm: float
     stability: float = 0.01
+    whole: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _positive("clip norm", self.norm)
@@ -89,6 +96,7 @@ class PerLayer:
     """
 
     norms: Mapping[str, float] | float
+    whole: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for value in self.norms.values() if isinstance(self.norms, Mapping) else (self.norms,):

@@ -33,6 +33,9 @@ from tacit.gradients.verify import agrees
 Judge = Callable[[Tensor], Tensor]
 """From the norms of all units of a batch, before the clip, to a factor of 0 or 1 for each."""
 
+SMALL, FEW = 1 << 14, 4
+"""At least so many parameters of at most such a size are added in one operation."""
+_TOGETHER = ""
 LOOKS = 5
 """At so many values of the parameters batches are compared with autograd while some gradient is still zero; then it is
 taken as dead."""
@@ -157,6 +160,9 @@ class Clipper:
         """Norms, weights, weighted sums."""
         if not rows:
             return
+        small = self._small(rows)
+        if small:
+            rows = {name: found for name, found in rows.items() if name not in small} | {_TOGETHER: together(small)}
         weights = self._weights(rows, judge)
         # Masking costs a copy of every factor, so first ask whether there is anything to mask; with a judge it is done
         # always, or the time would tell whether someone is out.
@@ -165,11 +171,25 @@ class Clipper:
         fine = None if judge is None and float(lowest.min()) > 0.0 else lowest > 0.0
         views = dict(zip(self.layout.names, total.views(self.layout.shapes), strict=True))
         for name, found in rows.items():
-            (found if fine is None else found.keep(fine)).add_to(total, views[name], weights[name])
+            kept = found if fine is None else found.keep(fine)
+            if name != _TOGETHER:
+                kept.add_to(total, views[name], weights[name])
+                continue
+            parts = [views[one].view(-1) for one in small]
+            sums = total.flat.new_zeros(sum(len(part) for part in parts))
+            kept.add_to(total, sums, weights[name])
+            torch._foreach_add_(parts, list(torch.split(sums, [len(part) for part in parts])))
+
+    def _small(self, rows: Mapping[str, Rows]) -> dict[str, Dense]:
+        """Rows so short that what costs is the number of operations: those of scales, shifts and biases."""
+        if not self.rule.whole:
+            return {}
+        found = {n: r for n, r in rows.items() if type(r) is Dense and r.rows[0].numel() <= SMALL}
+        return found if len(found) >= FEW else {}
 
     def _weights(self, rows: Mapping[str, Rows], judge: Judge | None) -> dict[str, Tensor]:
         """The weight of every unit by parameter; a parameter without rows has norm zero."""
-        names = self.layout.names
+        names = tuple(rows) if self.rule.whole else self.layout.names
         squared = {name: found.squared_norms() for name, found in rows.items()}
         some = next(iter(squared.values()))
         if len(squared) < len(names):
@@ -193,6 +213,11 @@ def without(loss: Loss, filled: int) -> Loss:
         return nn.functional.pad(loss(real, y[:-filled]), (0, filled))
 
     return of_examples if filled else loss
+
+
+def together(rows: Mapping[str, Dense]) -> Dense:
+    """The rows of several parameters side by side."""
+    return Dense(torch.cat([found.rows.reshape(len(found.rows), -1) for found in rows.values()], 1))
 
 
 def added(parts: list[Rows], examples: int) -> Rows:

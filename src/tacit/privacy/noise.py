@@ -43,7 +43,6 @@ MORE = 16
 """Further 32-bit words of digits for each radius and each angle: 512 digits."""
 
 _PAIRS = 1 << 16  # at a time: what is worked on stays in the cache
-_COPIED = 1 << 21  # for a GPU: up to so many normals are drawn on the CPU
 _local = threading.local()
 _intervals = threading.Lock()  # mpmath's precision is one for all threads
 
@@ -255,33 +254,25 @@ def _held(name: str, count: int, dtype: torch.dtype) -> Tensor:
 
 
 class NoiseAhead:
-    """The noise of a grant, step by step; the next step's is drawn on a second thread meanwhile.
+    """The noise of a grant, step by step; on a CPU the next step's is drawn on a second thread meanwhile.
 
     What `take(step)` holds depends on the key, the step and the kind of device alone. It may be written to and is valid
-    until the next call but one. For a GPU, little noise is drawn on the CPU and copied (it costs the GPU nothing), much
-    of it on the GPU.
+    until the next call but one.
     """
 
     def __init__(self, count: int, key: bytes, scale: float, device: torch.device) -> None:
         self._key, self._scale, self._count = key, scale, count
-        cuda = device.type == "cuda"
-        self._on_gpu = cuda and count > _COPIED
-        dtype = self.normals(0).dtype
-        self._out = [torch.empty(count, dtype=dtype, device=device) for _ in "ab"]
-        copied = cuda and not self._on_gpu
-        self._drawn = [torch.empty(count, dtype=dtype, pin_memory=True) for _ in "ab"] if copied else self._out
+        self._cuda = device.type == "cuda"  # with a queue of its own: nothing to gain from a second thread
+        self._out = [torch.empty(count, dtype=self.normals(0).dtype, device=device) for _ in "ab"]
         self._ahead = Ahead(self._draw)
 
     def normals(self, step: int) -> Normals:
         """The numbers behind the noise of a step."""
-        return Normals(self._key, step, self._count, cuda=self._on_gpu)
+        return Normals(self._key, step, self._count, cuda=self._cuda)
 
     def take(self, step: int, *, last: bool = False) -> Tensor:
         """scale · normals of `step`; unless it is the last one, that of the next step is begun."""
-        # A GPU has a queue of its own: nothing to gain from a second thread.
-        noise = self._draw(step) if self._on_gpu else self._ahead.take(step, last=last)
-        out = self._out[step % 2]
-        return out if noise is out else out.copy_(noise)
+        return self._draw(step) if self._cuda else self._ahead.take(step, last=last)
 
     def _draw(self, step: int) -> Tensor:
-        return self.normals(step).fill_(self._drawn[step % 2], self._scale)
+        return self.normals(step).fill_(self._out[step % 2], self._scale)
