@@ -209,7 +209,12 @@ def test_rounding_is_right_where_float64_cannot_tell(monkeypatch: pytest.MonkeyP
     real = grid._settled
     monkeypatch.setattr(grid, "_settled", lambda *args: settled.append(1) or real(*args))
     monkeypatch.setattr(grid, "_AT_A_TIME", 150)  # in parts, as long sums are
-    exact = SimpleNamespace(parts=lambda grid, some: (torch.zeros(n, dtype=D)[some], fraction[some]))
+
+    def parts(grid: float, some: Any, out: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        whole = torch.zeros(n, dtype=D)[some]
+        return whole if out is None else out.zero_(), fraction[some].clone()
+
+    exact = SimpleNamespace(parts=parts)
     found = grid.released(exact, 1.0, known.clone(), terms)  # type: ignore[arg-type]
     assert found.tolist() == right and settled
     assert (known + fraction).round().tolist() != right

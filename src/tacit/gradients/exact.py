@@ -42,6 +42,7 @@ class ExactSum:
         self.flat = torch.zeros(size, dtype=torch.float64, device=device)
         """What was added last, in steps: whole numbers."""
         self._moved: Tensor | None = None
+        self._rest: Tensor | None = None
         self._used = 0
 
     def views(self, shapes: Sequence[torch.Size]) -> list[Tensor]:
@@ -70,20 +71,25 @@ class ExactSum:
         self.flat = self.flat[places]
         self._moved = None if self._moved is None else self._moved[places]
 
-    def parts(self, grid: float, some: slice | Tensor) -> tuple[Tensor, Tensor]:
-        """Some coordinates of the total over `grid` (a power of two): whole parts and fractions in [0, 1), exact."""
+    def parts(self, grid: float, some: slice | Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Some coordinates of the total over `grid` (a power of two): whole parts (in `out`, if it is given) and
+        fractions in [0, 1), both exact. The fractions are valid until the next call."""
         ratio = self.step / grid
+        chosen = self.flat[some]
+        if self._rest is None or len(self._rest) < len(chosen):
+            self._rest = torch.empty_like(chosen)
+        rest, whole = self._rest[: len(chosen)], torch.empty_like(chosen) if out is None else out
         if self._moved is None:
-            scaled = self.flat[some] * ratio
-            whole = scaled.floor()
-            return whole, scaled.sub_(whole)
-        total = self._moved[some] + self.flat[some].to(torch.int64)
+            torch.mul(chosen, ratio, out=rest)
+            torch.floor(rest, out=whole)
+            return whole, rest.sub_(whole)
+        total = self._moved[some] + chosen.to(torch.int64)
         shift = round(-math.log2(ratio))
         if shift <= 0:
-            return total.double() * ratio, torch.zeros_like(total, dtype=torch.float64)
-        whole = torch.bitwise_right_shift(total, shift)
-        rest = total - torch.bitwise_left_shift(whole, shift)
-        return whole.double(), rest.double() * ratio
+            return whole.copy_(total).mul_(ratio), rest.zero_()
+        above = torch.bitwise_right_shift(total, shift)
+        rest.copy_(total - torch.bitwise_left_shift(above, shift)).mul_(ratio)
+        return whole.copy_(above), rest
 
     def values(self) -> Tensor:
         """The total in float64, correctly rounded."""

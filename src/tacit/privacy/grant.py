@@ -136,7 +136,7 @@ class Grant:
         with dice(self._model, self._dice, self.step), unchanged(self._model):
             self._add_gradients(total, drawn)
         noisy = self._noise.released(total, self.step, last=last)
-        out = noisy.div_(self._expected).to(self._clipper.layout.dtype)
+        out = noisy.div_(self._expected).to(self._clipper.layout.dtype, copy=True)  # the buffer is used again
         self._bill.journal.leave(self.step, checksum(out))
         self.step += 1
         if self.step == self.plan.steps:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,8 +43,9 @@ def grid_for(std: float) -> float:
 class Exact(Protocol):
     """A sum that is known exactly."""
 
-    def parts(self, grid: float, some: slice | Tensor) -> tuple[Tensor, Tensor]:
-        """Some coordinates of the sum over `grid`: whole parts and fractions in [0, 1), both exact, in float64."""
+    def parts(self, grid: float, some: slice | Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Some coordinates of the sum over `grid`: whole parts (in `out`, if it is given) and fractions in [0, 1), both
+        exact, in float64. The fractions are valid until the next call."""
 
 
 class ExactNumbers:
@@ -52,12 +54,13 @@ class ExactNumbers:
     def __init__(self, multiples: Sequence[int], step: float) -> None:
         self.multiples, self.step = multiples, step
 
-    def parts(self, grid: float, some: slice | Tensor) -> tuple[Tensor, Tensor]:
+    def parts(self, grid: float, some: slice | Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
         chosen = self.multiples[some] if isinstance(some, slice) else [self.multiples[place] for place in some.tolist()]
         values = [multiple * Fraction(self.step) / Fraction(grid) for multiple in chosen]
         whole = [math.floor(value) for value in values]
         rest = [float(value - part) for value, part in zip(values, whole, strict=True)]
-        return torch.tensor(whole, dtype=torch.float64), torch.tensor(rest, dtype=torch.float64)
+        found = torch.tensor(whole, dtype=torch.float64)
+        return found if out is None else out.copy_(found), torch.tensor(rest, dtype=torch.float64)
 
 
 class GridNoise:
@@ -67,11 +70,14 @@ class GridNoise:
         self.grid = grid_for(std)
         self._scale = std / self.grid
         self._ahead = NoiseAhead(count, key, self._scale, device)
+        self._out = torch.empty(count, dtype=torch.float64, device=device)
 
     def released(self, total: Exact, step: int, *, last: bool = True) -> Tensor:
-        """The total plus the noise of `step`, on the grid, in float64. Unless it is the last, the next is begun."""
+        """The total plus the noise of `step`, on the grid, in float64; valid until the next call.
+
+        Unless it is the last, the noise of the next step is begun."""
         noise = self._ahead.take(step, last=last)
-        return released(total, self.grid, noise, [(self._scale, self._ahead.normals(step))])
+        return released(total, self.grid, noise, [(self._scale, self._ahead.normals(step))], out=self._out)
 
 
 def combined(terms: Sequence[Term]) -> Tensor:
@@ -85,30 +91,41 @@ def combined(terms: Sequence[Term]) -> Tensor:
     return total
 
 
-def released(total: Exact, grid: float, noise: Tensor, terms: Sequence[Term], first: int = 0) -> Tensor:
+def released(
+    total: Exact, grid: float, noise: Tensor, terms: Sequence[Term], first: int = 0, out: Tensor | None = None
+) -> Tensor:
     """The coordinates of `total` from `first` on, plus noise, rounded to the grid, right in every coordinate; float64.
 
     `noise` is Σ weight · normals of `terms` in steps of the grid, as far as `Normals.fill_` knows it; it is changed.
     One part at a time is worked on, which stays in the cache.
     """
-    out = torch.empty(len(noise), dtype=torch.float64, device=noise.device)
+    out = torch.empty(len(noise), dtype=torch.float64, device=noise.device) if out is None else out
     at_a_time = max(1, len(noise)) if noise.is_cuda else _AT_A_TIME
     clear = 0.5 - _doubt(terms, noise.dtype)
     doubtful: list[Tensor] = []
+    held = torch.empty(min(at_a_time, len(noise)), dtype=noise.dtype, device=noise.device)
     for start in range(0, len(noise), at_a_time):
+        # Memory that is used again, and one type in each operation: both cost more than the arithmetic.
         part, room = noise[start : start + at_a_time], out[start : start + at_a_time]
-        whole, fraction = total.parts(grid, slice(first + start, first + start + len(part)))
-        part += fraction
-        nearest = part.round()
-        torch.add(whole, nearest, out=room)
-        off = part.sub_(nearest).abs_()
-        if float(off.max()) >= clear:
-            doubtful.append(torch.nonzero(off >= clear).view(-1) + start)
+        near = held[: len(part)]
+        fraction = total.parts(grid, slice(first + start, first + start + len(part)), room)[1]
+        part += near.copy_(fraction)
+        torch.round(part, out=near)
+        room += fraction.copy_(near)
+        off = part.sub_(near).abs_()
+        if float(off.amax()) >= clear:
+            doubtful.append(_where(off, clear) + start)
     if doubtful:
         places = torch.cat(doubtful)
         whole, fraction = total.parts(grid, places + first)
         out[places] = whole + _closer(fraction, places, terms).to(out)
     return out.mul_(grid)
+
+
+def _where(off: Tensor, clear: float) -> Tensor:
+    if off.is_cuda:
+        return torch.nonzero(off >= clear).view(-1)
+    return torch.from_numpy(np.flatnonzero(off.numpy() >= clear))  # five times as fast as torch's
 
 
 def _doubt(terms: Sequence[Term], dtype: torch.dtype) -> float:
