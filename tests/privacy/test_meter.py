@@ -253,7 +253,7 @@ def test_nobody_spends_more_than_rho_whatever_the_noise_follows(fixed: Vault, ad
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
     spent, out, noise, clip, some_out = np.zeros(n), np.zeros(n, bool), 4.0, 1.0, False
-    for _ in range(20):
+    for _ in range(40):
         norms = np.array(one_by_one(model, x[order], y[order]))
         cost = np.minimum(norms, clip) ** 2 / (2 * noise**2 * clip**2)
         before = meter._spent.clone()
