@@ -99,7 +99,7 @@ def test_where_a_task_has_its_own_folder_that_decides(tmp_path: Path) -> None:
         run(config, tmp_path / "r", ledger=tmp_path / "pets.ledger")
     assert not (tmp_path / "r").exists() and not (tmp_path / "pets.ledger").exists()
     run(config, tmp_path / "r", ledger=tmp_path / "pets.ledger", until=MONTHS[1])
-    with pytest.raises(ConfigError, match="that have arrived are learnt"):
+    with pytest.raises(ConfigError, match="have arrived and are learnt"):
         run(config, tmp_path / "r", resume=True)
     pictures(tmp_path / "pets", MONTHS[2])
     assert run(config, tmp_path / "r", resume=True).left == ()

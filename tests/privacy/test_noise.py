@@ -103,7 +103,8 @@ def test_the_ends_of_the_radius_are_drawn_to_more_digits(word: int, monkeypatch:
         return torch.full_like(radius, word), angle.clone()
 
     def same(self: Normals, pairs: Any) -> Any:
-        return np.full(len(pairs), float(word if word >= 0 else ~word)), first(self, pairs)[1]
+        radius = np.full(len(pairs), float(word if word >= 0 else ~word))
+        return radius, first(self, pairs)[1], 2.0**31 - 1 - radius
 
     monkeypatch.setattr(Normals, "_digits", extreme)
     monkeypatch.setattr(Normals, "_first_of", same)

@@ -119,7 +119,7 @@ def test_another_learning_rate_cannot_reuse_it(tmp_path: Path) -> None:
     with pytest.raises(BudgetExceeded):  # declared: it is other work, and the block has no budget for it
         vault.grant(block, PLAN, net, cross_entropy, work={"lr": 0.5})
     grant = vault.grant(block, PLAN, net, cross_entropy, work={"lr": 0.1})
-    with pytest.raises(VaultError, match="step 1 of this grant already released another gradient"):
+    with pytest.raises(VaultError, match="step 1 of this grant was taken with other parameters"):
         train(grant, net, until=4, lr=0.5)  # undeclared: the journal sees it
 
 

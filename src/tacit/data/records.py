@@ -40,15 +40,13 @@ class Records:
     """The same of what they were made from: by it the same data under two names are recognised."""
     has_ids: bool
     """Units were named by the source, so that their bounds are enforced; otherwise they are declared."""
+    single: bool
+    """No unit may have more than one record, as is declared: public. By this, and never by the records, it is decided
+    how units are computed, or one of them would change the arithmetic of all others."""
 
     @property
     def units(self) -> int:
         return len(self.names)
-
-    @cached_property
-    def single(self) -> bool:
-        """Every unit has exactly one record."""
-        return bool((np.diff(self.starts) == 1).all())
 
     @cached_property
     def digest(self) -> str:
@@ -111,6 +109,7 @@ def read(source: Any, key: bytes, records_per_unit: int, shape: tuple[int, ...] 
         fingerprint=_hash(np.sort(content).tobytes(), key).hex(),
         origin=_hash(np.sort(origin).tobytes(), key).hex(),
         has_ids=opened.ids is not None,
+        single=records_per_unit == 1,
     )
 
 
@@ -126,6 +125,7 @@ def to_tensors(records: Records) -> dict[str, Tensor]:
         "names": torch.from_numpy(records.names.view(np.int64)),
         "fingerprint": torch.frombuffer(bytearray(bytes.fromhex(records.fingerprint)), dtype=torch.uint8),
         "has_ids": torch.tensor([records.has_ids]),
+        "single": torch.tensor([records.single]),
     }
 
 
@@ -144,6 +144,7 @@ def from_tensors(tensors: dict[str, Tensor]) -> Records:
         fingerprint=fingerprint,
         origin=fingerprint,  # asked for at admission alone
         has_ids=bool(tensors["has_ids"]),
+        single=bool(tensors["single"]) if "single" in tensors else bool((tensors["starts"].diff() <= 1).all()),
     )
 
 

@@ -67,6 +67,9 @@ class StreamInfo:
         return cls(name=name, shape=sides, tasks=tuple(made), **facts)
 
     def __post_init__(self) -> None:
+        for name in ("tasks_per_unit", "records_per_unit"):
+            if not isinstance(getattr(self, name), int):
+                raise DataError(f"{name} must be a whole number, got {getattr(self, name)!r}")
         if self.endless and (not self.tasks or any(self.task(task.number) != task for task in self.tasks)):
             raise DataError("the tasks of an endless stream are numbered from 0 and named task-1, task-2, …")
 

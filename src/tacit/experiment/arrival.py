@@ -76,6 +76,7 @@ def nothing_new(info: StreamInfo, learnt: int) -> str:
     """What is said to a call that finds all that has arrived learnt."""
     name = info.tasks[learnt].name
     return (
-        f"all {learnt} tasks of {info.name!r} that have arrived are learnt, so nothing was read or charged; once the "
-        f"rows of {name!r} are there, say --arrived {name}"
+        f"{learnt} of the {len(info.tasks)} tasks of {info.name!r} have arrived and are learnt, so nothing was read or "
+        f"charged; tasks are learnt in their order, and the next is {name!r}: once its rows are there, say --arrived "
+        f"{name}"
     )

@@ -89,6 +89,11 @@ def run(
         goal = len(there) if goal is None and info is not None and len(there) < len(info.tasks) else goal
     if info is not None and book is not None and not place.has_run:
         refuse_spent(info, book)
+    if place.finished and arrived:
+        raise ConfigError(
+            f"--arrived {arrived[0]}: all tasks that {place.path} was begun with are learnt, so nothing was read or "
+            "charged; declare all months that are to come before a run begins"
+        )
     cap = None
     if info is not None and book is not None and (not place.has_run or not book.exists()):
         cap = new_ledger.settled(book, info, config.budget.make(info.unit), unit_cap)

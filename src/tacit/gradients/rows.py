@@ -174,7 +174,11 @@ class Indexed(Rows):
 
     def keep(self, fine: Tensor) -> Rows:
         by_example = fine if self.units is None else fine[self.units.index]
-        return Indexed(self.index, masked(self.b, by_example), self.lines, self.units)
+        kept = Indexed(self.index, masked(self.b, by_example), self.lines, self.units)
+        if self._used is not None:  # what was measured, not a second sum: on a GPU it may differ
+            unit, line, sums = self._used
+            kept._used = unit, line, masked(sums, fine[unit])
+        return kept
 
     def _count(self) -> int:
         return self.index.shape[0] if self.units is None else self.units.count

@@ -18,7 +18,7 @@ from tacit.data.records import Records
 from tacit.data.stream import Label
 from tacit.errors import TacitError, VaultError
 from tacit.gradients.exact import BITS, FACTOR_BITS, ROOM, SLACK, ExactSum
-from tacit.gradients.rows import squares
+from tacit.gradients.rows import AT_A_TIME, squares
 from tacit.privacy.grid import ExactNumbers
 from tacit.privacy.still import beside, frozen, unchanged
 
@@ -57,8 +57,10 @@ def _is_ours(error: TacitError) -> bool:
 def chunks(records: Records, units: Tensor, most: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Record numbers and their groups, at most `most` records at a time; a unit never straddles two chunks."""
     if records.single:
-        for start in range(0, len(units), most):
-            part = units[start : start + most]
+        starts = torch.from_numpy(records.starts)
+        index = starts[units][starts[units] < starts[units + 1]]  # a unit may have lost its record, and is skipped
+        for start in range(0, len(index), most):
+            part = index[start : start + most]
             yield part, torch.arange(len(part))
         return
     counts = np.diff(records.starts)[units.numpy()]
@@ -140,10 +142,11 @@ def second_moment(records: Records, through: nn.Module | None, clip: float, most
         norms = squares(rows)
         if not records.single:
             norms = _several(rows, norms, group, clip, cut)
-        scaled = rows * _weight(norms, clip * clip).sqrt().unsqueeze(1) / cut
-        whole = scaled.to(torch.int64).double()  # towards zero
-        total.reserve(len(whole))
-        torch.addmm(view, whole.t(), whole * (cut * cut / total.step), out=view)
+        weight = _weight(norms, clip * clip).unsqueeze(1)
+        scaled = torch.where(weight > 0, rows * weight.sqrt() / cut, 0.0)
+        for whole in torch.split(scaled.to(torch.int64).double(), AT_A_TIME):  # towards zero
+            total.reserve(len(whole))
+            torch.addmm(view, whole.t(), whole * (cut * cut / total.step), out=view)
     total.rearrange(_triangle(size))
     return total
 
@@ -159,6 +162,9 @@ def _several(rows: Tensor, lengths: Tensor, group: Tensor, clip: float, cut: flo
             continue
         rounding = (size + len(some) + 8) * 2.0**-51 * float(squared.sum())
         norm = float((some @ some.T).square().sum().sqrt()) + rounding
+        if not math.isfinite(norm):
+            norms[mine] = math.inf
+            continue
         shrunk = min(1.0, clip / math.sqrt(norm)) if norm > 0 else 1.0
         moved = 2 * math.sqrt(size) * cut * shrunk * float(squared.sqrt().sum()) + 2 * len(some) * size * cut * cut
         share = 1 / (1 + moved / clip**2)

@@ -22,6 +22,7 @@ from tacit.gradients import Automatic, Clipper, ClipRule, ExactSum, Flat, PerLay
 from tacit.privacy.ahead import Ahead
 from tacit.privacy.billing import Bill
 from tacit.privacy.budget import Adjacency
+from tacit.privacy.cipher import words
 from tacit.privacy.declared import Block, Read
 from tacit.privacy.exits import at_a_time, chunks, featurise, guarded
 from tacit.privacy.grid import GridNoise
@@ -80,6 +81,8 @@ class Grant:
         self._fill = bool(said) and like.is_cuda
         self._total = clipper.total()
         self._noise = GridNoise(total, noise_key, plan.std, like.device)
+        wide = 2 if like.dtype == torch.float64 else 1
+        self._secret = words(KeyRing.subkey(reads[0].key, "parameters"), 0, wide * total)
         self._draws = Ahead(self._draw)
         self._done, self._process = False, os.getpid()
 
@@ -131,17 +134,24 @@ class Grant:
         if os.getpid() != self._process:
             raise VaultError("a grant belongs to the process that asked for it; ask for a new one in this process")
         self._bill.charge()  # durable before any record is read or noise drawn
+        parameters = self._hashed()
+        self._bill.journal.check_again(self.step, parameters)
         last = self.step + 1 == self.plan.steps
         drawn, total = self._draws.take(self.step, last=last), self._total.clear()
         with dice(self._model, self._dice, self.step), unchanged(self._model):
             self._add_gradients(total, drawn)
         noisy = self._noise.released(total, self.step, last=last)
         out = noisy.div_(self._expected).to(self._clipper.layout.dtype, copy=True)  # the buffer is used again
-        self._bill.journal.leave(self.step, checksum(out))
+        self._bill.journal.leave(self.step, (checksum(out)[0], parameters))
         self.step += 1
         if self.step == self.plan.steps:
             self._finish(out)
         return out
+
+    def _hashed(self) -> int:
+        """A keyed sum over the bits of the trained parameters: others have another one, but for a chance of 2⁻³²."""
+        bits = torch.cat([p.detach().reshape(-1) for p in self._parameters.values()]).cpu().view(torch.int32)
+        return int((bits * self._secret[: len(bits)]).sum(dtype=torch.int64))
 
     def _draw(self, step: int) -> list[Tensor]:
         """Who takes part in a step, for every read; by class, of those whose turn it is."""

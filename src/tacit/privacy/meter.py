@@ -195,10 +195,14 @@ class Meter:
         if len(index) == 0:
             return
         first = int(self._owner[int(index[0])]) - int(group[0])
+        # Rounding to steps may make a gradient longer than its norm, by half a step in each coordinate.
+        rounding = 0.5 * total.step * math.sqrt(len(total.flat))
 
         def judge(norms: Tensor) -> Tensor:
-            mine = spent[first : first + len(norms)]
-            takes = pay(mine, norms.cpu().double(), clip, cost)
+            units = self._owner[index] if self._records.single else np.arange(first, first + len(norms))
+            mine = spent[units]
+            takes = pay(mine, norms.cpu().double() + rounding, clip, cost)
+            spent[units] = mine
             return takes.to(norms.device)
 
         device = total.flat.device

@@ -79,13 +79,11 @@ class Normals:
     def closer(self, places: Tensor) -> Tensor:
         """The normals at these places in float64, wrong by at most `CLOSE`."""
         pairs, sine = self._pairs_of(places.cpu().numpy())
-        radius, angle = self._more_digits(pairs)
-        u = (radius[0] + (radius[1].astype(np.float64) + 0.5) * 2.0**-64) * 2.0**-self._first
-        turn = (angle[0] + (angle[1].astype(np.float64) + 0.5) * 2.0**-64) * 2.0 ** -(self._first + 1)
+        radius, angle, missing = self._more_digits(pairs)
+        more = (radius[1].astype(np.float64) + 0.5) * 2.0**-64
         # Small numbers are held well by u itself, those next to 1 by what is missing to 1.
-        short = ((2**self._first - 1 - radius[0]) + (1 - (radius[1].astype(np.float64) + 0.5) * 2.0**-64)) * (
-            2.0**-self._first
-        )
+        u, short = (radius[0] + more) * 2.0**-self._first, (missing + (1 - more)) * 2.0**-self._first
+        turn = (angle[0] + (angle[1].astype(np.float64) + 0.5) * 2.0**-64) * 2.0 ** -(self._first + 1)
         length = np.sqrt(-2.0 * np.where(u < 0.5, np.log(np.maximum(u, 2.0**-200)), np.log1p(-short)))
         return torch.from_numpy(length * np.where(sine, np.sin(2 * math.pi * turn), np.cos(2 * math.pi * turn)))
 
@@ -118,28 +116,28 @@ class Normals:
         if self.cuda:
             radius, angle = (chacha_int64(self.key, self.counter, place) for place in (pair, self.pairs + pair))
         else:
-            return tuple(int(some[0]) for some in self._first_of(np.array([pair])))  # type: ignore[return-value]
+            radius, angle = (int(some[0]) for some in self._first_of(np.array([pair]))[:2])
+            return radius, angle
         return (radius if radius >= 0 else ~radius), angle % (1 << (self._first + 1))
 
-    def _more_digits(self, pairs: NDArray[np.int64]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-        """(first, next 64 digits) of the radii and of the angles of some pairs."""
+    def _more_digits(self, pairs: NDArray[np.int64]) -> tuple[tuple[Any, Any], tuple[Any, Any], NDArray[np.float64]]:
+        """(first, next 64 digits) of the radii and of the angles of some pairs; and what radii lack of being ones."""
         first = self._first_of(pairs)
         more = self._further(pairs, 0)
-        return (first[0], more[:, 0]), (first[1], more[:, 1])
+        return (first[0], more[:, 0]), (first[1], more[:, 1]), first[2]
 
-    def _first_of(self, pairs: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _first_of(self, pairs: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
+        """The first digits of radii and of angles, and of what radii lack of being ones: whole numbers."""
         if self.cuda:
             found = [self._first_digits(int(pair)) for pair in pairs]
-            return np.array([one[0] for one in found], dtype=np.float64), np.array(
-                [one[1] for one in found], dtype=np.float64
-            )
+            whole = [(radius, angle, 2**self._first - 1 - radius) for radius, angle in found]
+            return tuple(np.array(some, dtype=np.float64) for some in zip(*whole, strict=True)) or (np.zeros(0),) * 3
         start = pairs - pairs % self._lot
         places = start + pairs  # 2·start for the lots before, and the place within the lot
         signed = words_at(self.key, self.counter, places).astype(np.int64)
-        angle = words_at(self.key, self.counter, places + np.minimum(self._lot, self.pairs - start))
-        return np.where(signed >= 0, signed, ~signed).astype(np.float64), (angle.astype(np.int64) % (1 << 32)).astype(
-            np.float64
-        )
+        radius = np.where(signed >= 0, signed, ~signed).astype(np.float64)
+        angle = words_at(self.key, self.counter, places + np.minimum(self._lot, self.pairs - start)).astype(np.int64)
+        return radius, (angle % (1 << 32)).astype(np.float64), 2.0**31 - 1 - radius
 
     def _further(self, pairs: NDArray[np.int64], block: int) -> NDArray[np.uint64]:
         """128 further digits of each pair, 64 of the radius and 64 of the angle: AES of (counter, pair, block)."""

@@ -51,6 +51,15 @@ class Journal:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def check_again(self, step: int, parameters: int) -> None:
+        """Refuse to redo a step with other parameters than it was taken with, before a record is read: whether the
+        result would be another one depends on the records."""
+        if step < len(self._entries) and self._entries[step][1] != parameters:
+            raise VaultError(
+                f"step {step} of this grant was taken with other parameters; go on with those of its checkpoint, or "
+                "ask for a new grant"
+            )
+
     def leave(self, step: int, mark: tuple[int, int]) -> None:
         """Note the result of `step`, which is about to leave; refuse if another one left before."""
         if self._closed:

@@ -92,7 +92,7 @@ class Book:
         certificate says that charges may be missing. Or one that was moved, which loses nothing. The chain says who and
         why. A ledger that is in order is refused, except `anyway`."""
         place = Path(path).absolute()
-        if not place.exists():
+        if not place.is_file():
             raise LedgerError(f"there is no ledger at {place}; check the path")
         base, anchor = engine.connect(place, busy_s=cls.busy_s), Anchor(place)
         try:

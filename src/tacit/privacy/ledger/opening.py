@@ -116,7 +116,7 @@ def _witnessed(engine: Engine, anchor: Anchor, where: str) -> Head:
         if head.seq > 2:
             raise LedgerError(
                 f"the anchor {anchor.path} is missing, so a roll-back would not be noticed; restore it, or "
-                "accept the ledger as it is with Ledger.reanchor(path, by=…, why=…)"
+                "accept the ledger as it is with `tacit ledger reanchor --why …`"
             )
         anchor.draft(head)
         anchor.publish()
@@ -137,5 +137,5 @@ def recorded_policy(connection: Connection) -> Policy:
 def rolled_back(where: str, witnessed: Head) -> str:
     return (
         f"the ledger {where} was rolled back: it does not contain entry {witnessed.seq} that its anchor names; restore "
-        "the newest file, or accept the loss with Ledger.reanchor(path, by=…, why=…)"
+        "the newest file, or accept the loss with `tacit ledger reanchor --why …`"
     )
