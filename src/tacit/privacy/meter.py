@@ -199,7 +199,7 @@ class Meter:
         rounding = 0.5 * total.step * math.sqrt(len(total.flat))
 
         def judge(norms: Tensor) -> Tensor:
-            units = self._owner[index] if self._records.single else np.arange(first, first + len(norms))
+            units = self._owner[index.numpy()] if self._records.single else np.arange(first, first + len(norms))
             mine = spent[units]
             takes = pay(mine, norms.cpu().double() + rounding, clip, cost)
             spent[units] = mine
