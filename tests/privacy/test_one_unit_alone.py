@@ -19,6 +19,17 @@ from tacit.privacy.meter import FULL, MeterPlan
 WIDE = Budget(epsilon=1e9, delta=1e-5)
 
 
+class Scale(nn.Module):
+    """Its gradient is the record itself, held as it is."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight
+
+
 def vault() -> Vault:
     return Vault(Ledger.throwaway(keys=KeyRing.for_tests(0)))
 
@@ -79,7 +90,7 @@ def test_a_meter_pays_for_what_rounding_adds() -> None:
     block = admit_to(v, np.full((1, width), half), [0.0], labels=None, public=True, size=1, budget=WIDE)
     meter = v.meter(block, MeterPlan(rho=1e8))
     noise = 1e-13
-    got = meter.gradient(nn.Linear(width, 1, bias=False), lambda o, y: o.sum(1), noise=noise, clip=clip)
+    got = meter.gradient(Scale(width), lambda o, y: o.sum(1), noise=noise, clip=clip)
     added = math.sqrt(width) * ExactSum(1, clip).step
     assert float(got["weight"].double().norm()) == pytest.approx(added, rel=0.2)
     paid = float(meter._spent[0]) / FULL * 1e8
