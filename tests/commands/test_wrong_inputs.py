@@ -35,6 +35,7 @@ def visits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 RUN = "run visits.yaml --ledger new.ledger --out made --quiet --set learner.steps=1 --set learner.batch=4"
 SENTENCES = {
+    f"{RUN} --resume": "to go on with; check its name, or leave --resume out",
     f"{RUN} --set learner.noise=nan": "learner.noise must be finite, got 'nan'",
     f"{RUN} --set learner.clip=inf": "learner.clip must be finite, got 'inf'",
     f"{RUN} --set learner.batch=0": "batch must be a finite number > 0, got 0",

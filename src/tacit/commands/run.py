@@ -125,6 +125,10 @@ def run(
         twice = ["budget.accept_large_delta=true"] if accept_large_delta else []
         config = named(what, [*asked(sets, method, epsilon, seeds), *twice])
         place = _place(what, config, folder, resume=resume)
+        if resume and not Path(place).exists():
+            raise ConfigError(
+                f"there is no run at {place} to go on with; check its name, or leave --resume out to begin one there"
+            )
     with sentences(), stopping(f"go on by: tacit run {shlex.quote(str(place))} --resume"):
         if tasks is not None and not isinstance(config, Endless):
             raise ConfigError(
