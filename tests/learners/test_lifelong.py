@@ -28,8 +28,8 @@ from tacit.errors import LearnerError, TacitError
 from tacit.learners.maps import Encoder, Spectrum
 from tacit.learners.release import Release
 from tacit.privacy import accounting, events
+from tacit.privacy import once as once_module
 from tacit.privacy.budget import Unit
-from tacit.privacy.noise import Normals
 from tacit.privacy.plan import SumPlan
 
 ONE = Budget(epsilon=1.0, delta=1e-5)
@@ -173,8 +173,12 @@ def test_the_encoder_is_paid_for_by_the_first_task_only() -> None:
 
 @pytest.fixture
 def noiseless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the vault adds up, without its noise."""
-    monkeypatch.setattr(Normals, "fill_", lambda self, out, scale: out.zero_())
+    """What the vault adds up, without its noise and before it is rounded to the noise's grid."""
+
+    def exact(total: Any, grid: float, noise: torch.Tensor, terms: Any, first: int) -> torch.Tensor:
+        return total.values()[first : first + len(noise)]  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(once_module, "released", exact)
 
 
 @pytest.mark.usefixtures("noiseless")
