@@ -15,6 +15,7 @@ float64 stops counting; it is then moved to 64-bit integers.
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,6 +33,14 @@ to 2³² parameters."""
 def step_for(clip: float) -> float:
     """The public power of two of which all contributions are multiples."""
     return math.ldexp(1.0, math.ceil(math.log2(clip)) - BITS)
+
+
+def round_(t: Tensor) -> Tensor:
+    """To whole numbers, in place. torch's own rounding wakes all threads on the CPU, however short the tensor is."""
+    if t.is_cuda:
+        return t.round_()
+    np.rint(t.numpy(), out=t.numpy())
+    return t
 
 
 class ExactSum:
@@ -81,7 +90,10 @@ class ExactSum:
         rest, whole = self._rest[: len(chosen)], torch.empty_like(chosen) if out is None else out
         if self._moved is None:
             torch.mul(chosen, ratio, out=rest)
-            torch.floor(rest, out=whole)
+            if rest.is_cuda:
+                torch.floor(rest, out=whole)
+            else:
+                np.floor(rest.numpy(), out=whole.numpy())  # as in `round_`
             return whole, rest.sub_(whole)
         total = self._moved[some] + chosen.to(torch.int64)
         shift = round(-math.log2(ratio))

@@ -17,7 +17,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from tacit.gradients.exact import FACTOR_BITS, ROOM, ExactSum
+from tacit.gradients.exact import FACTOR_BITS, ROOM, ExactSum, round_
 
 BLOCK = 512
 """Squares added in the precision of the rows; blocks are added in float64."""
@@ -170,7 +170,7 @@ class Indexed(Rows):
             mine = (unit >= start) & (unit < start + ROOM)
             total.reserve(min(ROOM, self._count() - start))
             scaled = sums[mine].double() * (weight[unit[mine]] / total.step).unsqueeze(1)
-            view.index_add_(0, line[mine], scaled.round_())
+            view.index_add_(0, line[mine], round_(scaled))
 
     def keep(self, fine: Tensor) -> Rows:
         by_example = fine if self.units is None else fine[self.units.index]
@@ -202,10 +202,10 @@ def add_rounded(total: ExactSum, out: Tensor, rows: Tensor, weight: Tensor) -> N
     if rows.shape[1] >= ALONE and not rows.is_cuda:
         for row, scale in zip(rows, factor.tolist(), strict=True):
             total.reserve(1)
-            out.add_(row.mul(scale).round_())
+            out.add_(round_(row.mul(scale)))
         return
     for part in _chunks(len(rows), rows.shape[1], rows.is_cuda):
-        scaled = (rows[part] * factor[part].unsqueeze(1)).round_().double()
+        scaled = round_(rows[part] * factor[part].unsqueeze(1)).double()
         total.reserve(len(scaled))
         out.add_(scaled.sum(0))
 

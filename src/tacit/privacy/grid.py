@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tacit.gradients.exact import round_
 from tacit.privacy.noise import CLOSE, MORE, NoiseAhead, Normals
 
 FINENESS = 8
@@ -110,7 +111,7 @@ def released(
         near = held[: len(part)]
         fraction = total.parts(grid, slice(first + start, first + start + len(part)), room)[1]
         part += near.copy_(fraction)
-        torch.round(part, out=near)
+        round_(near.copy_(part))
         room += fraction.copy_(near)
         off = part.sub_(near).abs_()
         if float(off.amax()) >= clear:
