@@ -73,6 +73,8 @@ class OneSentence(TyperGroup):
         except Exception as error:
             if hasattr(error, "exit_code"):  # a wrong call, which the command line says itself
                 raise
+            if isinstance(error, ValueError) and "has an empty name" in str(error):  # what pathlib says of . and /
+                _fail("a path such as . or / names a folder and no file; give the path of a file", 1)
             if os.environ.get(TRACEBACK) == "1":
                 traceback.print_exc()
             if _is_memory(error):
