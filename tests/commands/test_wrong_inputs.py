@@ -126,11 +126,12 @@ def test_a_full_disk_is_one_sentence_and_a_second_try_works(visits: Path, monkey
     def again() -> tuple[str, ...]:
         return ("run", "made", "--resume", "--quiet") if (visits / "made" / "config.yaml").exists() else words
 
-    taken_up = 0
+    taken_up, failed = 0, []
     for number in (0, 1, 3, 3, 4, 5, 6, 7, 8, 8):
         full_after(number)
         taken_up += "--resume" in again()
-        assert "No space left on device" in tacit(*again(), code=1).output
+        failed.append(tacit(*again(), code=1))  # with the traceback, which holds on to what the failed run had opened
+        assert "No space left on device" in failed[-1].output
     assert taken_up > 1
     monkeypatch.setattr(folders.os, "fsync", real)
     tacit(*again())

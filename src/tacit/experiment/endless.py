@@ -120,8 +120,10 @@ def run_endless(
             for sentence in (charged_to(begun, info, book), new_ledger.told(book, cap)):
                 if sentence is not None:
                     said(Said(kind="notice", name=sentence))
-        with open_ledger(begun, place.seed(seed), info, book) as kept:
-            vault = Vault(kept, place.seed(seed).private / "store")
+        with (
+            open_ledger(begun, place.seed(seed), info, book) as kept,
+            Vault(kept, place.seed(seed).private / "store") as vault,
+        ):
             return EndlessRun(begun, place, opened, learner, tests, vault, said, stop).go(tasks)
 
 

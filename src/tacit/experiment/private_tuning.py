@@ -107,8 +107,10 @@ def tune_privately(
     with unseen.made(), place.seed(seed).held():
         if book is not None:
             new_ledger.make(book, cap)
-        with open_ledger(config, place.seed(seed), opened.info, book) as charged:
-            vault = Vault(charged, place.seed(seed).private / "store")
+        with (
+            open_ledger(config, place.seed(seed), opened.info, book) as charged,
+            Vault(charged, place.seed(seed).private / "store") as vault,
+        ):
             return _Tuning(SeedRun(config, place.seed(seed), opened, vault, tell, stop), space, place, settled).go(book)
 
 

@@ -57,8 +57,11 @@ def run_seed(
         if folder.finished:
             folder.clear()  # a kill may have come before it
             return
-        with open_ledger(config, folder, stream.info, ledger) as book:
-            SeedRun(config, folder, stream, Vault(book, folder.private / "store"), tell, stop).go(goal)
+        with (
+            open_ledger(config, folder, stream.info, ledger) as book,
+            Vault(book, folder.private / "store") as vault,
+        ):
+            SeedRun(config, folder, stream, vault, tell, stop).go(goal)
         if folder.finished:
             folder.clear()
 

@@ -13,6 +13,7 @@ import secrets
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakSet
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -41,9 +42,13 @@ class Journal:
             raise VaultError(
                 "another process, or another grant in this one, is using this work; wait for it or close it"
             ) from None
-        raw = self._file.read()
-        if not raw:
-            sync(path.parent)  # the file may be new: its name lasts before anything is written under it
+        try:
+            raw = self._file.read()
+            if not raw:
+                sync(path.parent)  # the file may be new: its name lasts before anything is written under it
+        except OSError:
+            self._file.close()
+            raise
         whole = len(raw) - len(raw) % _ENTRY.size  # a torn last entry belongs to a step that released nothing
         self._entries = [_ENTRY.unpack_from(raw, at) for at in range(0, whole, _ENTRY.size)]
         self._file.seek(whole)
@@ -180,6 +185,7 @@ class Store:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._journals: WeakSet[Journal] = WeakSet()
         try:
             for folder in (self.path, self.path / "grants", self.path / "blocks"):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -200,7 +206,14 @@ class Store:
         return hashlib.sha256(self._identity.read_bytes() + place).hexdigest()[:32]
 
     def journal(self, pin: str) -> Journal:
-        return Journal(self.path / "grants" / f"{pin}.steps")
+        opened = Journal(self.path / "grants" / f"{pin}.steps")
+        self._journals.add(opened)
+        return opened
+
+    def close(self) -> None:
+        """Let go of every journal that is held: work that stopped half-way can be taken up again."""
+        for journal in list(self._journals):
+            journal.close()
 
     def taker(self, pin: str) -> str | None:
         """The work that took over what is left of this work, if one did."""

@@ -52,6 +52,18 @@ class Vault(Once):
         self._most = max_batch
         self._meters: dict[int, Meter] = {}
 
+    def __enter__(self) -> "Vault":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of work that is under way. With a store it can be taken up again, in this process or another; what is
+        charged stays charged."""
+        if self._store is not None:
+            self._store.close()
+
     def commit(self, reads: Mapping[Block, Sequence[Plan | MeterPlan | dp_event.DpEvent]]) -> None:
         """Bill all that will ever be read of these blocks, in one transaction. The exits then take their entries."""
         self.ledger.commit(
