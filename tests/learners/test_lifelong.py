@@ -27,8 +27,7 @@ from tacit.data.stream import TaskInfo
 from tacit.errors import LearnerError, TacitError
 from tacit.learners.maps import Encoder, Spectrum
 from tacit.learners.release import Release
-from tacit.privacy import accounting, events
-from tacit.privacy import once as once_module
+from tacit.privacy import accounting, events, grid
 from tacit.privacy.budget import Unit
 from tacit.privacy.plan import SumPlan
 
@@ -175,10 +174,10 @@ def test_the_encoder_is_paid_for_by_the_first_task_only() -> None:
 def noiseless(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the vault adds up, without its noise and before it is rounded to the noise's grid."""
 
-    def exact(total: Any, grid: float, noise: torch.Tensor, terms: Any, first: int) -> torch.Tensor:
+    def exact(total: Any, _: float, noise: torch.Tensor, terms: Any, first: int) -> torch.Tensor:
         return total.values()[first : first + len(noise)]  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(once_module, "released", exact)
+    monkeypatch.setattr(grid, "released", exact)
 
 
 @pytest.mark.usefixtures("noiseless")

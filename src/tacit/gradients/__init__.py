@@ -1,4 +1,5 @@
-"""Clipped per-example gradients, fast: one backward pass, no per-example weight gradients held (book-keeping)."""
+"""Clipped per-example gradients, fast: one backward pass, and the weight gradient of a unit is formed only where its
+places or its records may cancel."""
 
 from tacit.gradients.clip import Automatic, ClipRule, Flat, PerLayer
 from tacit.gradients.clipper import Clipper, clipped_sum

@@ -34,12 +34,17 @@ def words(key: bytes, counter: int, n: int, first: int = 0, scratch: bytearray |
 
 def words_at(key: bytes, counter: int, places: NDArray[np.int64]) -> NDArray[np.int32]:
     """Single words of the stream of `words`, by their places."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
     blocks = np.empty((len(places), 2), dtype=">u8")
     blocks[:, 0], blocks[:, 1] = counter, places // 4
-    stream = Cipher(algorithms.AES(key), modes.ECB()).encryptor().update(blocks.tobytes())  # what CTR mode does
+    stream = encrypted(key, blocks.tobytes())  # what CTR mode does
     return np.frombuffer(stream, dtype="<i4").reshape(-1, 4)[np.arange(len(places)), places % 4]
+
+
+def encrypted(key: bytes, blocks: bytes) -> bytes:
+    """AES-256 of each block of 16 bytes by itself: a pseudorandom function of the block."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    return Cipher(algorithms.AES(key), modes.ECB()).encryptor().update(blocks)
 
 
 def _place(counter: int, first: int) -> bytes:

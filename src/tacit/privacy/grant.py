@@ -82,7 +82,7 @@ class Grant:
         self._total = clipper.total()
         self._noise = GridNoise(total, noise_key, plan.std, like.device)
         wide = 2 if like.dtype == torch.float64 else 1
-        self._secret = words(KeyRing.subkey(reads[0].key, "parameters"), 0, wide * total)
+        self._secret = words(KeyRing.subkey(reads[0].key, "parameters"), 0, wide * total).to(like.device)
         self._draws = Ahead(self._draw)
         self._done, self._process = False, os.getpid()
 
@@ -150,7 +150,7 @@ class Grant:
 
     def _hashed(self) -> int:
         """A keyed sum over the bits of the trained parameters: others have another one, but for a chance of 2⁻³²."""
-        bits = torch.cat([p.detach().reshape(-1) for p in self._parameters.values()]).cpu().view(torch.int32)
+        bits = torch.cat([p.detach().reshape(-1) for p in self._parameters.values()]).view(torch.int32)
         return int((bits * self._secret[: len(bits)]).sum(dtype=torch.int64))
 
     def _draw(self, step: int) -> list[Tensor]:

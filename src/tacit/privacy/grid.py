@@ -81,6 +81,15 @@ class GridNoise:
         return released(total, self.grid, noise, [(self._scale, self._ahead.normals(step))], out=self._out)
 
 
+def noisy(total: Exact, part: slice, sources: Sequence[tuple[float, bytes]], std: float, number: int = 0) -> Tensor:
+    """Part of a total plus Σ weight · std · (the normals of a key), on the grid of the first of them; on the CPU.
+
+    `number`: of the part; each has normals of its own."""
+    grid = grid_for(sources[0][0] * std)
+    terms = [(weight * std / grid, Normals(key, number, part.stop - part.start)) for weight, key in sources]
+    return released(total, grid, combined(terms), terms, part.start)
+
+
 def combined(terms: Sequence[Term]) -> Tensor:
     """Σ weight · normals, on the CPU."""
     if len(terms) == 1:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from tacit.gradients.fusion import fused
 from tacit.privacy.ahead import Ahead
-from tacit.privacy.cipher import chacha, chacha_head, chacha_int64, words, words_at
+from tacit.privacy.cipher import chacha, chacha_head, chacha_int64, encrypted, words, words_at
 from tacit.privacy.keys import KeyRing
 
 CIPHER_CPU = "AES-256-CTR, Box-Muller to any precision, exact rounding to a grid"
@@ -113,12 +113,11 @@ class Normals:
 
     def _first_digits(self, pair: int) -> tuple[int, int]:
         """The digits of a pair that are drawn for every pair, as whole numbers ≥ 0."""
-        if self.cuda:
-            radius, angle = (chacha_int64(self.key, self.counter, place) for place in (pair, self.pairs + pair))
-        else:
+        if not self.cuda:
             radius, angle = (int(some[0]) for some in self._first_of(np.array([pair]))[:2])
             return radius, angle
-        return (radius if radius >= 0 else ~radius), angle % (1 << (self._first + 1))
+        radius, angle = (chacha_int64(self.key, self.counter, place) for place in (pair, self.pairs + pair))
+        return (radius if radius >= 0 else ~radius), angle % (1 << 64)
 
     def _more_digits(self, pairs: NDArray[np.int64]) -> tuple[tuple[Any, Any], tuple[Any, Any], NDArray[np.float64]]:
         """(first, next 64 digits) of the radii and of the angles of some pairs; and what radii lack of being ones."""
@@ -141,13 +140,10 @@ class Normals:
 
     def _further(self, pairs: NDArray[np.int64], block: int) -> NDArray[np.uint64]:
         """128 further digits of each pair, 64 of the radius and 64 of the angle: AES of (counter, pair, block)."""
-        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
         key = KeyRing.subkey(self.key, "further digits", self.counter.to_bytes(8, "big"))
         names = np.zeros((len(pairs), 2), dtype=np.uint64)
         names[:, 0], names[:, 1] = pairs, block
-        cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # one block a name: a pseudorandom function
-        return np.frombuffer(cipher.update(names.tobytes()), dtype=np.uint64).reshape(-1, 2)
+        return np.frombuffer(encrypted(key, names.tobytes()), dtype=np.uint64).reshape(-1, 2)
 
     def _long_digits(self, pair: int) -> tuple[int, int]:
         """All digits of one pair, as whole numbers: the first ones and 512 more."""

@@ -5,7 +5,7 @@ the same noise on something else.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -16,9 +16,8 @@ from tacit.errors import VaultError
 from tacit.privacy import toeplitz
 from tacit.privacy.billing import Bill
 from tacit.privacy.declared import Block
-from tacit.privacy.grid import Exact, ExactNumbers, combined, grid_for, released
+from tacit.privacy.grid import Exact, ExactNumbers, noisy
 from tacit.privacy.keys import NOISE
-from tacit.privacy.noise import Normals
 from tacit.privacy.pin import pin
 from tacit.privacy.plan import SumPlan
 from tacit.privacy.unsafe import Unsafe
@@ -81,7 +80,7 @@ class Once(Unsafe):
         count = math.prod(shape)
         out = torch.cat(
             [
-                _noisy(total, part, [(bound * share * weight, key) for weight, key in sources], plan.std, number)
+                noisy(total, part, [(bound * share * weight, key) for weight, key in sources], plan.std, number)
                 for number, (part, share) in enumerate(
                     ((slice(0, count - quieter), 1.0), (slice(count - quieter, count), 0.5**0.5))
                 )
@@ -105,10 +104,3 @@ class Once(Unsafe):
     ) -> Bill:
         name = pin(kind=kind, plan=described, block=block.id, records=self._of(block).digest)
         return self._billing.bill(kind, [(block, event)], described, name, series=series, horizon=horizon)
-
-
-def _noisy(total: Exact, part: slice, sources: Sequence[tuple[float, bytes]], std: float, number: int) -> Tensor:
-    """Part of a total plus Σ weight · std · (normals of a key), rounded to the grid of the newest of them."""
-    grid = grid_for(sources[0][0] * std)
-    terms = [(weight * std / grid, Normals(key, number, part.stop - part.start)) for weight, key in sources]
-    return released(total, grid, combined(terms), terms, part.start)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.privacy.cipher import words
+from tacit.privacy.cipher import encrypted, words
 
 
 def poisson(key: bytes, step: int, units: int, rate: float) -> Tensor:
@@ -32,14 +32,11 @@ def coins(names: NDArray[np.uint64], key: bytes, rates: list[float]) -> NDArray[
 
 def uniforms(names: NDArray[np.uint64], key: bytes) -> NDArray[np.float64]:
     """A uniform number for each unit: AES of its keyed name."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
     if names.size == 0:
         return np.empty(0)
     blocks = np.zeros((names.size, 2), dtype=np.uint64)
     blocks[:, 0] = names
-    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # one block a name: a pseudorandom function
-    bits = np.frombuffer(cipher.update(blocks.tobytes()), dtype=np.uint64).reshape(-1, 2)[:, 0]
+    bits = np.frombuffer(encrypted(key, blocks.tobytes()), dtype=np.uint64).reshape(-1, 2)[:, 0]
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

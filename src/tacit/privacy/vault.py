@@ -22,16 +22,15 @@ from tacit.data.stream import Label
 from tacit.errors import VaultError
 from tacit.gradients import Clipper
 from tacit.gradients.exact import BITS
-from tacit.privacy import exits, rowwise
+from tacit.privacy import exits, grid, rowwise
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.declared import Block, Loss, Read, label_space, several
 from tacit.privacy.grant import Grant, check_classes, clip_rule, prepare, targets
-from tacit.privacy.grid import ExactNumbers, combined, grid_for, released
+from tacit.privacy.grid import ExactNumbers
 from tacit.privacy.issue import issue
 from tacit.privacy.keys import NOISE, SAMPLER
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.meter import Meter, MeterPlan, foretell
-from tacit.privacy.noise import Normals
 from tacit.privacy.once import Once
 from tacit.privacy.pin import checksum, pin
 from tacit.privacy.plan import GradientPlan, LabelPlan, Plan, SumPlan
@@ -269,10 +268,9 @@ class Vault(Once):
         counts = exits.guarded(lambda: exits.label_counts(records, plan.labels_per_unit, keys.identity_key))
         # Without candidates the names are sorted: the order of the records must not show.
         names = sorted(counts, key=repr) if plan.candidates is None else plan.candidates
-        grid, key = grid_for(plan.std), keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)
-        terms = [(plan.std / grid, Normals(key, 0, len(names)))]
         total = ExactNumbers([counts.get(name, 0) for name in names], 2.0**-BITS)
-        noisy = released(total, grid, combined(terms), terms)
+        key = keys.derive(NOISE, bill.ticket.generation, bill.ticket.grant)
+        noisy = grid.noisy(total, slice(0, len(names)), [(1.0, key)], plan.std)
         bill.journal.leave(0, checksum(noisy))
         kept = tuple(name for name, count in zip(names, noisy.tolist(), strict=True) if count >= plan.cut)
         bill.release()
