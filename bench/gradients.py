@@ -74,10 +74,12 @@ def private(model: nn.Module, x: Tensor, y: Tensor, noisy: bool = True) -> Step:
 
     def step() -> None:
         clipper.add(total.clear(), x, y)
-        out = noise.released(total, next(count), last=False) if noisy else total.values()
+        if noisy:
+            out = noise.released(total, next(count), over=len(x), dtype=torch.float32, last=False)
+        else:
+            out = total.values().div_(len(x)).float()
         with torch.no_grad():
-            views = clipper.views(out.mul_(-RATE / len(x)).float())
-            torch._foreach_add_(trained, list(views.values()))
+            torch._foreach_add_(trained, list(clipper.views(out).values()), alpha=-RATE)
 
     return step
 

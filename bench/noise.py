@@ -70,7 +70,7 @@ def measure(device: str) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for n in SIZES + ((100_000_000,) if cuda else ()):
         out = torch.empty(n, device=device)
-        wide = torch.empty(n, device=device, dtype=noise.Normals(KEY, 0, n, cuda=cuda).dtype)
+        wide = torch.empty(n, device=device, dtype=torch.float64)
         total = ExactSum(n, 1.0, device)
         total.flat.copy_(torch.randint(-(2**40), 2**40, (n,), device=device))
         row: dict[str, object] = {"device": device, "n": n}
@@ -78,18 +78,18 @@ def measure(device: str) -> list[dict[str, object]]:
         if not cuda:
             work["float32, before"] = lambda k, out=out: before(out, KEY, k)
         work["to first digits"] = lambda k, n=n, wide=wide: noise.Normals(KEY, k, n, cuda=cuda).fill_(wide, 1.0)
-        work["release"] = lambda k, n=n, total=total: whole(total, n, k, device)
+        work["release"] = lambda k, total=total, wide=wide: whole(total, wide, k)
         row |= {name: milliseconds(step, cuda) for name, step in work.items()}
         rows.append(row)
         print(", ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
     return rows
 
 
-def whole(total: ExactSum, n: int, counter: int, device: str) -> torch.Tensor:
+def whole(total: ExactSum, room: torch.Tensor, counter: int) -> torch.Tensor:
     gamma = grid.grid_for(1.0)
-    normals = noise.Normals(KEY, counter, n, cuda=device == "cuda")
-    drawn = normals.fill_(torch.empty(n, dtype=normals.dtype, device=device), 1.0 / gamma)
-    return grid.released(total, gamma, drawn, [(1.0 / gamma, normals)]).float()
+    normals = noise.Normals(KEY, counter, len(room), cuda=room.is_cuda)
+    drawn = normals.fill_(room, 1.0 / gamma)
+    return grid.released(total, gamma, drawn, [(1.0 / gamma, normals)], dtype=torch.float32)
 
 
 def check_gpu() -> None:
@@ -100,7 +100,7 @@ def check_gpu() -> None:
         normals = noise.Normals(KEY, counter, n, cuda=True)
         drawn = normals.fill_(torch.empty(n, dtype=torch.float64, device="cuda"), 1.0).cpu()
         worst = max(abs(float(drawn[i]) - float(normals.bounds(i, 160)[0])) for i in range(0, n, max(1, n // 50)))
-        assert worst < noise.CLOSE, f"the GPU's normals are off by {worst}"
+        assert worst < noise.ERROR, f"the GPU's normals are off by {worst}"
     draw = noise.Normals(KEY, 5, 4_000_000, cuda=True).fill_(torch.empty(4_000_000, dtype=torch.float64).cuda(), 2.0)
     assert abs(float(draw.std()) - 2.0) < 0.01 and abs(float(draw.mean())) < 0.01, "the GPU's normals are wrong"
     print("GPU cipher: bits, normals and scale are right")

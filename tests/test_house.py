@@ -55,6 +55,23 @@ def test_arrows_point_one_way(room: str) -> None:
         assert imports(path) <= ALLOWED[room], path
 
 
+def test_compiled_loops_use_constants_of_their_own_file() -> None:
+    """Their machine code is kept, and made anew only when that file changes."""
+    loops = 0
+    for path in ROOT.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        froms = [
+            node for node in tree.body if isinstance(node, ast.ImportFrom) and str(node.module).startswith("tacit")
+        ]
+        imported = {alias.asname or alias.name for node in froms for alias in node.names}
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and "compiled(" in "".join(map(ast.unparse, node.decorator_list)):
+                loops += 1
+                used = {name.id for part in node.body for name in ast.walk(part) if isinstance(name, ast.Name)}
+                assert not used & imported, f"{path}: {node.name} uses {used & imported}"
+    assert loops > 5
+
+
 def test_nobody_outside_the_vault_touches_record_sets() -> None:
     for path in ROOT.rglob("*.py"):
         if path.relative_to(ROOT).parts[0] not in ("privacy", "data"):

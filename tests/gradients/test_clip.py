@@ -96,41 +96,52 @@ def test_cancelling_tokens_do_not_hide_a_long_gradient(seed):
     assert length(clipper.sum(x, torch.zeros(1))) <= 1.0
 
 
-BAD = [float("nan"), float("inf"), 1e25, 1e38]
-
-
-@pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("rule", [Flat(norm=0.4), Automatic(norm=0.4), PerLayer(norms=0.2)])
-@pytest.mark.parametrize("network", ["mlp", "conv", "tokens", "generic"])
-def test_what_is_not_finite_counts_as_zero(bad, rule, network):
-    """The other examples are as if the bad one were not there, and the result is finite."""
+def network_named(name: str) -> tuple[nn.Module, tuple[int, ...]]:
     torch.manual_seed(0)
-    model, shape = {
+    return {
         "mlp": (mlp(torch.float32), (5,)),
         "conv": (nn.Sequential(nn.Conv2d(2, 3, 3), nn.GroupNorm(1, 3), nn.Flatten(), nn.Linear(12, 3)), (2, 4, 4)),
         "tokens": (nn.Sequential(nn.Linear(5, 4), nn.LayerNorm(4), nn.Flatten(), nn.Linear(12, 3)), (3, 5)),
         "generic": (nn.Sequential(nn.PReLU(5), nn.Linear(5, 3)), (5,)),
-    }[network]
-    if bad in (1e25, 1e38) and network != "mlp":
-        model = nn.Sequential(model)
-    x = torch.randn(6, *shape, generator=torch.Generator().manual_seed(2))
-    y = torch.arange(6) % 3
-    scale = torch.ones(6)
+    }[name]
+
+
+RULES = [Flat(norm=0.4), Automatic(norm=0.4), PerLayer(norms=0.2)]
+REST, KEPT = torch.tensor([0, 1, 3, 4, 5]), torch.tensor([0, 3, 4, 5])
+GROUPS = torch.tensor([0, 1, 1, 2, 2, 3])
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("network", ["mlp", "conv", "tokens", "generic"])
+def test_what_is_not_finite_counts_as_zero(bad, rule, network):
+    """The other examples are as if the bad one were not there, and the result is finite."""
+    model, shape = network_named(network)
+    x, y = torch.randn(6, *shape, generator=torch.Generator().manual_seed(2)), torch.arange(6) % 3
     dirty = x.clone()
-    if math.isfinite(bad):
-        scale[2] = bad  # a loss so steep that the squared norm overflows
-    else:
-        dirty[2].view(-1)[1] = bad
-    loss = lambda o, ys: cross_entropy(o, ys[:, 0].long()) * ys[:, 1]  # noqa: E731
-    ys = torch.stack([y.float(), scale], 1)
-    clipper = Clipper(model, loss, rule)
-    got = {n: t.clone() for n, t in clipper.sum(dirty, ys).items()}
-    rest = torch.tensor([0, 1, 3, 4, 5])
-    agree(got, clipper.sum(x[rest], ys[rest]), 1e-5)
-    groups = torch.tensor([0, 1, 1, 2, 2, 3])  # the bad one takes its whole group with it
-    got = {n: t.clone() for n, t in clipper.sum(dirty, ys, groups).items()}
-    kept = torch.tensor([0, 3, 4, 5])
-    agree(got, clipper.sum(x[kept], ys[kept], groups[kept]), 1e-5)
+    dirty[2].view(-1)[1] = bad
+    clipper = Clipper(model, cross_entropy, rule)
+    agree(clipper.sum(dirty, y), clipper.sum(x[REST], y[REST]), 1e-5)
+    # The bad one takes its whole group with it.
+    agree(clipper.sum(dirty, y, GROUPS), clipper.sum(x[KEPT], y[KEPT], GROUPS[KEPT]), 1e-5)
+
+
+@pytest.mark.parametrize("steep", [1e10, 1e25, 1e36, 1e38])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("network", ["mlp", "conv", "tokens", "generic"])
+def test_a_gradient_whose_square_overflows_float32_is_clipped_or_left_out(steep, rule, network):
+    """Nobody else is touched, and it moves the sum by at most its bound."""
+    model, shape = network_named(network)
+    x = torch.randn(6, *shape, generator=torch.Generator().manual_seed(2))
+    scale = torch.ones(6)
+    scale[2] = steep
+    ys = torch.stack([(torch.arange(6) % 3).float(), scale], 1)
+    clipper = Clipper(model, lambda o, ys: cross_entropy(o, ys[:, 0].long()) * ys[:, 1], rule)
+    for groups, others in ((None, REST), (GROUPS, KEPT)):
+        got = clipper.sum(x, ys, groups)
+        rest = clipper.sum(x[others], ys[others], None if groups is None else groups[others])
+        moved = torch.cat([(got[n].double() - rest[n].double()).flatten() for n in got]).norm()
+        assert float(moved) <= clipper.sensitivity * (1 + 1e-6)
 
 
 def test_only_bad_examples_give_zero():

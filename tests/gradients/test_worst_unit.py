@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from tacit.gradients import Clipper
 from tacit.gradients.clip import Automatic, ClipRule, Flat
+from tacit.gradients.clipper import FEW
 from tacit.gradients.convolution import Patches, Window
 from tacit.gradients.exact import ROOM, SLACK, ExactSum
 from tacit.gradients.rows import Dense, Indexed, Outer, Rows, Units
@@ -194,13 +195,14 @@ def test_a_total_is_exact_past_the_point_where_float64_stops_counting() -> None:
     g = torch.Generator().manual_seed(0)
     rows = torch.randn(count, size, generator=g)
     weights = (1 - SLACK) / rows.double().norm(dim=1).clamp(min=1.0)
-    whole = (rows * (weights / total.step).float().unsqueeze(1)).round().to(torch.int64).sum(0)
+    whole = (rows.double() * (weights / total.step).unsqueeze(1)).round().to(torch.int64).sum(0)
     Dense(rows).add_to(total, total.flat, weights)
     order = torch.randperm(count, generator=g)
     for some in order.split(1111):
         Dense(rows[some]).add_to(again, again.flat, weights[some])
     for one in (total, again):
-        left, fraction = one.parts(2.0**-20, slice(None))
+        left, ratio, fraction = one.over(2.0**-20, slice(None))
+        assert ratio == 1.0 and fraction is not None
         assert torch.equal(left.to(torch.int64) * 2**18 + (fraction * 2**18).to(torch.int64), whole)
         assert torch.equal(one.values(), whole.double() * one.step)
 
@@ -222,3 +224,25 @@ def test_persons_whose_constant_records_cancel(width: int) -> None:
         total = clipper.total()
         clipper.add(total, x, torch.full((records,), 1e4), torch.zeros(records, dtype=torch.long))
         assert float(total.values().norm()) <= 1.0
+
+
+def test_many_units_with_many_small_parameters_are_added_exactly() -> None:
+    """More than a total has room for at a time, in one batch."""
+    model = nn.ModuleList(nn.LayerNorm(1) for _ in range(FEW))
+    model.forward = lambda x: sum(layer(x) for layer in model)  # type: ignore[assignment, method-assign]
+    clipper = Clipper(model, lambda output, y: output[:, 0] * y, 1.0)
+    count = 2 * ROOM + 5
+    totals = []
+    for rows in (1, count):
+        total = clipper.total()
+        clipper.add(total, torch.zeros(rows, 1), torch.full((rows,), 1e3))
+        totals.append(total.values() / total.step)
+    assert torch.equal(totals[1], totals[0] * count)
+
+
+@pytest.mark.parametrize(
+    ("clip", "a", "b"), [(1e-170, 1e-100, 1e-65), (1e-290, 1e-150, 1e-150), (1e-160, 1e-120, 1e-35)]
+)
+def test_norms_whose_product_underflows_are_not_zero(clip: float, a: float, b: float) -> None:
+    rows = Outer(torch.full((1, 3), a, dtype=torch.float64), Dense(torch.full((1, 2), b, dtype=torch.float64)))
+    assert moved(rows, Flat(norm=clip)) <= 1.0

@@ -8,10 +8,12 @@ import torch
 from made_up import admit_to
 from torch import nn
 
-from tacit import Budget, Declared, GradientPlan, Ledger, Vault
+from tacit import Budget, Declared, GradientPlan, Ledger, SumPlan, Vault
 from tacit.errors import VaultError
-from tacit.gradients import ExactSum
+from tacit.gradients import Clipper, ExactSum
+from tacit.gradients.losses import cross_entropy
 from tacit.gradients.rows import Indexed
+from tacit.gradients.tape import Loss
 from tacit.privacy import exits
 from tacit.privacy.keys import KeyRing
 from tacit.privacy.meter import FULL, MeterPlan
@@ -88,13 +90,14 @@ def test_a_meter_pays_for_what_rounding_adds() -> None:
     width, clip = 4096, 1.0
     half = 0.51 * ExactSum(1, clip).step
     block = admit_to(v, np.full((1, width), half), [0.0], labels=None, public=True, size=1, budget=WIDE)
-    meter = v.meter(block, MeterPlan(rho=1e8))
-    noise = 1e-13
-    got = meter.gradient(Scale(width), lambda o, y: o.sum(1), noise=noise, clip=clip)
+    rho, noise = 1e-4, 1e-7
+    meter = v.meter(block, MeterPlan(rho=rho))
+    meter.gradient(Scale(width), lambda o, y: o.sum(1), noise=noise, clip=clip)
+    got = Clipper(Scale(width), lambda o, y: o.sum(1), clip).sum(torch.full((1, width), half), torch.zeros(1))
     added = math.sqrt(width) * ExactSum(1, clip).step
     assert float(got["weight"].double().norm()) == pytest.approx(added, rel=0.2)
-    paid = float(meter._spent[0]) / FULL * 1e8
-    assert paid >= added**2 / (2 * noise**2 * clip**2)
+    paid = float(meter._spent[0]) / FULL * rho
+    assert added**2 / (2 * noise**2 * clip**2) <= paid <= rho / 10
 
 
 def test_a_step_is_not_redone_with_other_parameters() -> None:
@@ -114,3 +117,79 @@ def test_a_step_is_not_redone_with_other_parameters() -> None:
             model.weight[0, 0] += 1.0
         with pytest.raises(VaultError, match="was taken with other parameters"):
             grant.gradient()
+
+
+def test_persons_without_records_are_no_error() -> None:
+    """More units than a total has room for at a time, nearly all of them outside the label set."""
+    v, n = vault(), 20_000
+    x, y = np.stack([np.arange(n), np.ones(n)], 1).astype(np.float32), np.zeros(n, dtype=np.int64)
+    y[:3] = y[-3:] = 1
+    budget = Budget(epsilon=1e6, delta=1e-5, unit="person")
+    facts = Declared(stream="s", task="t", budget=budget, size=n, records_per_unit=2, public=True, labels=[1])
+    block, plan = v.admit((x, y, np.array([f"p{k}" for k in range(n)])), facts), SumPlan(noise=1.0)
+    v.commit({block: [plan, plan]})
+    assert v.sums(block, plan).shape == (1, 2)
+    assert v.second_moment(block, plan).shape == (2, 2)
+
+
+class Shared(nn.Sequential):
+    """Its output has a part without a row for each example."""
+
+    at_a_time = 64
+
+    def __init__(self, rows: int) -> None:
+        torch.manual_seed(0)
+        super().__init__(nn.Linear(3, 4))
+        self.prototypes = nn.Buffer(torch.randn(rows, 4))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return super().forward(x), self.prototypes
+
+
+class Strict(nn.Linear):
+    """Takes no row of zeros."""
+
+    at_a_time = 64
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if bool((x == 0).all(1).any()):
+            raise ValueError("an empty record")
+        return super().forward(x)
+
+
+def to_prototypes(output: tuple[torch.Tensor, torch.Tensor], y: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(output[0] @ output[1].T, y, reduction="none")
+
+
+@pytest.mark.parametrize("rows", [3, 20])
+def test_filling_up_a_batch_leaves_shared_outputs_alone(rows: int) -> None:
+    x, y = torch.randn(30, 3, generator=torch.Generator().manual_seed(1)), torch.arange(30) % 3
+    clipper, totals = Clipper(Shared(rows), to_prototypes, 1.0), []
+    for filled in (0, 2, 10):
+        total = clipper.total()
+        clipper.add(total, *(torch.cat([t, t.new_zeros(filled, *t.shape[1:])]) for t in (x, y)), filled=filled)
+        totals.append(total.values())
+    assert all(torch.allclose(one, totals[0], atol=1e-5) for one in totals)
+
+
+@pytest.mark.parametrize(("model", "loss"), [(Strict(3, 2), cross_entropy), (Shared(5), to_prototypes)])
+def test_a_model_that_minds_rows_of_zeros_is_refused_before_the_charge(model: nn.Module, loss: Loss) -> None:
+    """Else whether a step fails would say how many were drawn. Five rows are four synthetic ones and one of zeros."""
+    v = vault()
+    x, y = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32), np.arange(20) % 2
+    block = admit_to(v, x, y, labels=[0, 1], public=True, size=20, budget=WIDE)
+    with pytest.raises((VaultError, ValueError), match=r"zeros|empty record"):
+        v.grant(block, GradientPlan(rate=1.0, steps=1, noise=1.0), model, loss)
+    assert not v.ledger.statement(1).grants
+
+
+def test_parameters_of_another_type_are_refused_before_a_record_is_read() -> None:
+    v = vault()
+    x = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    block = admit_to(v, x, np.arange(20) % 2, labels=[0, 1], public=True, size=20, budget=WIDE)
+    model = nn.Linear(3, 2)
+    grant = v.grant(block, GradientPlan(rate=1.0, steps=2, noise=1.0), model, cross_entropy)
+    grant.gradient()
+    model.double()
+    with pytest.raises(VaultError, match="another size or type"):
+        grant.gradient()

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_map
 
 from tacit.errors import PlanError
 from tacit.gradients.clip import ClipRule, as_rule
-from tacit.gradients.exact import SLACK, ExactSum
+from tacit.gradients.exact import ROOM, SLACK, ExactSum
 from tacit.gradients.generic import generic, not_first
 from tacit.gradients.layers import rule_for
 from tacit.gradients.layout import Layout
@@ -122,7 +122,10 @@ class Clipper:
         with torch.no_grad():
             rows = self.rows(uses, x.shape[0])
             with exact(x.device):
-                self._add(rows if units is None else {n: r.by_unit(units) for n, r in rows.items()}, total, judge)
+                if units is None:
+                    self._add(rows, len(x), total, judge)
+                else:
+                    self._add({n: r.by_unit(units) for n, r in rows.items()}, units.count, total, judge)
 
     def _look(self, x: Tensor, y: Tensor) -> None:
         """Compare with autograd. More batches at the same parameters are one look: a head that is zero hides the layers
@@ -156,11 +159,11 @@ class Clipper:
         with exact(a.device):
             return rule(use.site.module, a, b, use.site.owned)
 
-    def _add(self, rows: Mapping[str, Rows], total: ExactSum, judge: Judge | None) -> None:
+    def _add(self, rows: Mapping[str, Rows], count: int, total: ExactSum, judge: Judge | None) -> None:
         """Norms, weights, weighted sums."""
         if not rows:
             return
-        small = self._small(rows)
+        small = self._small(rows, count)
         if small:
             rows = {name: found for name, found in rows.items() if name not in small} | {_TOGETHER: together(small)}
         weights = self._weights(rows, judge)
@@ -180,9 +183,10 @@ class Clipper:
             kept.add_to(total, sums, weights[name])
             torch._foreach_add_(parts, list(torch.split(sums, [len(part) for part in parts])))
 
-    def _small(self, rows: Mapping[str, Rows]) -> dict[str, Dense]:
-        """Rows so short that what costs is the number of operations: those of scales, shifts and biases."""
-        if not self.rule.whole:
+    def _small(self, rows: Mapping[str, Rows], count: int) -> dict[str, Dense]:
+        """Rows so short that what costs is the number of operations: those of scales, shifts and biases. Of more units
+        than a total has room for at a time, none."""
+        if not self.rule.whole or count > ROOM:
             return {}
         found = {n: r for n, r in rows.items() if type(r) is Dense and r.rows[0].numel() <= SMALL}
         return found if len(found) >= FEW else {}
@@ -206,10 +210,14 @@ class Clipper:
 
 
 def without(loss: Loss, filled: int) -> Loss:
-    """The loss of a batch whose last rows are no examples: zero for these."""
+    """The loss of a batch whose last rows are no examples: zero for these. Outputs without a row for each example stay
+    as they are."""
 
     def of_examples(output: Any, y: Tensor) -> Tensor:
-        real = tree_map(lambda t: t[:-filled] if isinstance(t, Tensor) else t, output)
+        def cut(t: Any) -> Any:
+            return t[:-filled] if isinstance(t, Tensor) and t.dim() and len(t) == len(y) else t
+
+        real = tree_map(cut, output)
         return nn.functional.pad(loss(real, y[:-filled]), (0, filled))
 
     return of_examples if filled else loss

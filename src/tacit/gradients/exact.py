@@ -4,9 +4,9 @@ Formal guarantees
   * Every unit adds whole multiples of one public power of two (`step`), chosen from the unit alone. The multiples are
     added without rounding, so a total is the same whatever the order, the batch and the number of threads, and a unit
     that is added or removed changes it by exactly what that unit adds.
-  * Rounding to a multiple makes a vector longer by at most `step`·√d/2, that is by 2⁻³⁹·√d of the clip; the slack of
+  * Rounding to a multiple makes a vector longer by at most `step`·√d/2, that is by 2⁻³⁸·√d of the clip; the slack of
     the clip weights covers it (`SLACK`).
-Conditions: a unit adds at most the clip, in Euclidean norm; at most 2²⁵ units are added to one total.
+Conditions: a unit adds at most the clip, in Euclidean norm; at most 2²⁴ units are added to one total.
 
 How: multiples are float64 numbers without a fraction. A total may add 2¹⁴ units before it could reach 2⁵³, where
 float64 stops counting; it is then moved to 64-bit integers.
@@ -15,7 +15,6 @@ float64 stops counting; it is then moved to 64-bit integers.
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +24,8 @@ BITS = 2 * FACTOR_BITS
 """The clip is 2³⁸ steps, or a little less."""
 ROOM = 1 << (52 - BITS)
 """So many units fit in float64."""
+MOST = 1 << (62 - BITS)
+"""So many fit in 64-bit integers."""
 SLACK = 2.0**-19
 """Weights are rounded down by this share: more than all roundings on the way from a norm to a multiple can add, for up
 to 2³² parameters."""
@@ -35,14 +36,6 @@ def step_for(clip: float) -> float:
     return math.ldexp(1.0, math.ceil(math.log2(clip)) - BITS)
 
 
-def round_(t: Tensor) -> Tensor:
-    """To whole numbers, in place. torch's own rounding wakes all threads on the CPU, however short the tensor is."""
-    if t.is_cuda:
-        return t.round_()
-    np.rint(t.numpy(), out=t.numpy())
-    return t
-
-
 class ExactSum:
     """A total of clipped gradients, in steps of a public power of two."""
 
@@ -51,8 +44,7 @@ class ExactSum:
         self.flat = torch.zeros(size, dtype=torch.float64, device=device)
         """What was added last, in steps: whole numbers."""
         self._moved: Tensor | None = None
-        self._rest: Tensor | None = None
-        self._used = 0
+        self._used = self._units = 0
 
     def views(self, shapes: Sequence[torch.Size]) -> list[Tensor]:
         """The parts of `flat` with these shapes, in their order."""
@@ -61,8 +53,9 @@ class ExactSum:
 
     def reserve(self, units: int) -> None:
         """Make sure that so many more units can be added without rounding."""
-        if units > ROOM:
-            raise ValueError(f"at most {ROOM} units can be added at a time, got {units}")
+        self._units += units
+        if units > ROOM or self._units > MOST:
+            raise ValueError(f"at most {ROOM} units can be added at a time, and {MOST} in all")
         self._used += units
         if self._used > ROOM:
             moved = self.flat.to(torch.int64)
@@ -72,7 +65,7 @@ class ExactSum:
 
     def clear(self) -> "ExactSum":
         self.flat.zero_()
-        self._moved, self._used = None, 0
+        self._moved, self._used, self._units = None, 0, 0
         return self
 
     def rearrange(self, places: Tensor) -> None:
@@ -80,28 +73,18 @@ class ExactSum:
         self.flat = self.flat[places]
         self._moved = None if self._moved is None else self._moved[places]
 
-    def parts(self, grid: float, some: slice | Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Some coordinates of the total over `grid` (a power of two): whole parts (in `out`, if it is given) and
-        fractions in [0, 1), both exact. The fractions are valid until the next call."""
+    def over(self, grid: float, some: slice) -> tuple[Tensor, float, Tensor | None]:
+        """Some coordinates of the total over `grid` (a power of two), as base · ratio + fraction. The product is exact
+        in float64, the fraction is in [0, 1); where there is none, the product has it."""
         ratio = self.step / grid
-        chosen = self.flat[some]
-        if self._rest is None or len(self._rest) < len(chosen):
-            self._rest = torch.empty_like(chosen)
-        rest, whole = self._rest[: len(chosen)], torch.empty_like(chosen) if out is None else out
         if self._moved is None:
-            torch.mul(chosen, ratio, out=rest)
-            if rest.is_cuda:
-                torch.floor(rest, out=whole)
-            else:
-                np.floor(rest.numpy(), out=whole.numpy())  # as in `round_`
-            return whole, rest.sub_(whole)
-        total = self._moved[some] + chosen.to(torch.int64)
+            return self.flat[some], ratio, None
+        total = self._moved[some] + self.flat[some].to(torch.int64)
         shift = round(-math.log2(ratio))
         if shift <= 0:
-            return whole.copy_(total).mul_(ratio), rest.zero_()
+            return total.double(), ratio, None
         above = torch.bitwise_right_shift(total, shift)
-        rest.copy_(total - torch.bitwise_left_shift(above, shift)).mul_(ratio)
-        return whole.copy_(above), rest
+        return above.double(), 1.0, (total - torch.bitwise_left_shift(above, shift)).double().mul_(ratio)
 
     def values(self) -> Tensor:
         """The total in float64, correctly rounded."""

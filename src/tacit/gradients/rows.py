@@ -4,27 +4,32 @@
 Nobody needs that matrix: the clip needs the norms of its rows, the release needs one weighted sum of them.
 
 Formal guarantees
-  * `squared_norms` is never below the true squared norm of what `add_to` adds for a weight of one: norms are added up
-    in blocks in float32 and between blocks in float64, and are enlarged by the most that rounding can take off.
+  * `squared_norms` is never below the true squared norm of what `add_to` adds for a weight of one: norms are enlarged
+    by the most that rounding can take off.
   * `add_to` adds whole multiples of the total's step, for each row a function of that row and its weight alone.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.gradients.exact import FACTOR_BITS, ROOM, ExactSum, round_
+from tacit.gradients.compiled import compiled
+from tacit.gradients.exact import FACTOR_BITS, ROOM, ExactSum
 
 BLOCK = 512
-"""Squares added in the precision of the rows; blocks are added in float64."""
+"""Squares that a GPU adds up in the precision of the rows; blocks of them are added in float64."""
 AT_A_TIME = 1 << 13
 """Rows of factors in one product."""
-ALONE = 1 << 15
-"""Rows of at least this length are added one by one, shorter ones many at a time."""
+_WIDTH = 256
+"""Coordinates that are added up at a time, over all rows: they stay in the registers and the nearest cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,19 +122,16 @@ class Outer(Rows):
     def squared_norms(self) -> Tensor:
         if self._squares is None:
             self._squares = squares(self.a)
-        return self._squares * self.right.squared_norms()
+        return self._squares * self.right.squared_norms() + torch.finfo(torch.float64).tiny  # the product may underflow
 
     def add_to(self, total: ExactSum, view: Tensor, weight: Tensor) -> None:
         assert self._squares is not None, "norms come before sums"
-        exponent = torch.frexp(self._squares.sqrt()).exponent.clamp(-100, 120)  # 2^exponent > ‖a‖
-        left = torch.ldexp(torch.ones_like(weight), FACTOR_BITS - exponent).to(self.a.dtype).unsqueeze(1)
-        right = torch.ldexp(weight, exponent - FACTOR_BITS).div_(total.step).unsqueeze(1)
+        left, right = _balanced(self._squares, weight / total.step)
         for start in range(0, len(self.a), AT_A_TIME):
             part = slice(start, start + AT_A_TIME)
-            a, b = self.a[part] * left[part], self.b[part].double() * right[part]
+            a, b = cut(self.a[part], left[part]), cut(self.b[part], right[part])
             total.reserve(len(a))
-            # From float to int32 and back cuts towards zero.
-            torch.addmm(view, b.int().double().t(), a.int().double(), out=view)
+            torch.addmm(view, b.t(), a, out=view)
 
     def keep(self, fine: Tensor) -> Rows:
         kept = Outer(masked(self.a, fine), Dense(masked(self.b, fine)))
@@ -170,7 +172,7 @@ class Indexed(Rows):
             mine = (unit >= start) & (unit < start + ROOM)
             total.reserve(min(ROOM, self._count() - start))
             scaled = sums[mine].double() * (weight[unit[mine]] / total.step).unsqueeze(1)
-            view.index_add_(0, line[mine], round_(scaled))
+            view.index_add_(0, line[mine], scaled.round_())
 
     def keep(self, fine: Tensor) -> Rows:
         by_example = fine if self.units is None else fine[self.units.index]
@@ -198,20 +200,39 @@ class Indexed(Rows):
 
 def add_rounded(total: ExactSum, out: Tensor, rows: Tensor, weight: Tensor) -> None:
     """Add Σ weight·row to `out` (d,), each row rounded to the total's step. `rows` is (n, d), any n."""
-    factor = (weight / total.step).to(rows.dtype)
-    if rows.shape[1] >= ALONE and not rows.is_cuda:
-        for row, scale in zip(rows, factor.tolist(), strict=True):
-            total.reserve(1)
-            out.add_(round_(row.mul(scale)))
-        return
+    assert rows.shape == (len(weight), len(out))
+    factor = weight / total.step
     for part in _chunks(len(rows), rows.shape[1], rows.is_cuda):
-        scaled = round_(rows[part] * factor[part].unsqueeze(1)).double()
-        total.reserve(len(scaled))
-        out.add_(scaled.sum(0))
+        total.reserve(part.stop - part.start)
+        if rows.is_cuda:
+            out.add_((rows[part] * factor[part].unsqueeze(1)).round_().sum(0))
+        else:
+            _add_rows(rows[part].numpy(), factor[part].numpy(), out.numpy())
+
+
+def _balanced(squared: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Scales of the two factors of an outer product: 2¹⁹ over a power of two above the first one's norm, and the weight
+    over the first scale."""
+    if squared.is_cuda:
+        exponent = torch.frexp(squared.sqrt()).exponent.clamp(-900, 900)
+        left = torch.ldexp(torch.ones_like(squared), FACTOR_BITS - exponent)
+    else:
+        left = torch.empty_like(squared)
+        _scale(squared.numpy(), FACTOR_BITS, left.numpy())
+    return left, weight / left
+
+
+def cut(factors: Tensor, scale: Tensor) -> Tensor:
+    """scale·factor in float64, cut towards zero to whole numbers; a scale for each row."""
+    if factors.is_cuda:
+        return (factors * scale.unsqueeze(1)).trunc_()
+    out = torch.empty(factors.shape, dtype=torch.float64)
+    _cut(factors.numpy(), scale.numpy(), out.numpy())
+    return out
 
 
 def _chunks(count: int, width: int, cuda: bool) -> Iterator[slice]:
-    most = min(ROOM, max(1, (1 << 27 if cuda else 1 << 18) // max(1, width)))
+    most = min(ROOM, max(1, (1 << 27) // max(1, width))) if cuda else ROOM
     for start in range(0, count, most):
         yield slice(start, min(count, start + most))
 
@@ -229,13 +250,18 @@ def masked(t: Tensor, fine: Tensor) -> Tensor:
 def squares(t: Tensor) -> Tensor:
     """Sum of squares of every row in float64, at least the true value, however long the row is.
 
-    Within a block of 512 numbers, n products and n additions lose at most (n + 2)·eps of the sum, whatever their
-    order; the blocks are added in float64. What underflows is counted as the smallest normal number.
+    n products and n additions lose at most (n + 2)·eps of the sum, whatever their order. On the CPU they are done in
+    float64; on a GPU in the precision of the rows within a block of 512 numbers, and the blocks are added in float64.
+    What underflows is counted as the smallest normal number.
     """
     flat = t if t.dim() == 2 else t.reshape(t.shape[0], -1)
     width = flat.shape[1]
+    if not flat.is_cuda:
+        norms = torch.empty(len(flat), dtype=torch.float64)
+        _squares(flat.numpy(), 1 + 2 * (width + 8) * 2.0**-52, width * torch.finfo(t.dtype).tiny, norms.numpy())
+        return norms
     if width <= BLOCK:
-        norms: Tensor = torch.linalg.vector_norm(flat, dim=1).double().square_()
+        norms = torch.linalg.vector_norm(flat, dim=1).double().square_()
     else:
         whole = width - width % BLOCK
         blocks = torch.linalg.vector_norm(flat[:, :whole].view(len(flat), whole // BLOCK, BLOCK), dim=2)
@@ -243,12 +269,48 @@ def squares(t: Tensor) -> Tensor:
         if whole < width:
             norms += torch.linalg.vector_norm(flat[:, whole:], dim=1).double().square_()
     enlarged, least = _rounding(width, t.dtype)
-    return norms.mul_(enlarged).add_(least)
+    out: Tensor = norms * enlarged + least
+    return out
 
 
 @cache
 def _rounding(width: int, dtype: torch.dtype) -> tuple[float, float]:
-    """How much a sum of squares is enlarged, and what is added for underflow."""
+    """How much a GPU's sum of squares is enlarged, and what is added for underflow."""
     info = torch.finfo(dtype)
     blocks = -(-width // BLOCK)
     return 1 + 2 * (min(width, BLOCK) + 8) * info.eps + (blocks + 8) * 2.0**-52, width * info.tiny
+
+
+@compiled("reassoc", "contract")
+def _squares(rows: NDArray[Any], enlarged: float, least: float, out: NDArray[np.float64]) -> None:
+    for i in range(len(rows)):
+        row, total = rows[i], 0.0
+        for j in range(len(row)):
+            value = np.float64(row[j])
+            total += value * value
+        out[i] = total * enlarged + least
+
+
+@compiled()
+def _scale(squared: NDArray[np.float64], bits: int, out: NDArray[np.float64]) -> None:
+    for i in range(len(squared)):
+        exponent = math.frexp(math.sqrt(squared[i]))[1] if squared[i] < math.inf else 1024
+        out[i] = math.ldexp(1.0, bits - min(max(exponent, -900), 900))
+
+
+@compiled()
+def _add_rows(rows: NDArray[Any], factor: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    for start in range(0, len(out), _WIDTH):
+        some = out[start : min(start + _WIDTH, len(out))]
+        for i in range(len(rows)):
+            row, scale = rows[i, start : start + len(some)], factor[i]
+            for j in range(len(some)):
+                some[j] += np.rint(np.float64(row[j]) * scale)
+
+
+@compiled()
+def _cut(rows: NDArray[Any], factor: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    for i in range(len(rows)):
+        row, scale, to = rows[i], factor[i], out[i]
+        for j in range(len(row)):
+            to[j] = np.trunc(np.float64(row[j]) * scale)

@@ -9,9 +9,7 @@ re-derived after a crash and never has to be stored. On the CPU the cipher is AE
 import struct
 from functools import lru_cache
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 _ROUNDS = 10  # double rounds: ChaCha20 (RFC 8439)
@@ -30,14 +28,6 @@ def words(key: bytes, counter: int, n: int, first: int = 0, scratch: bytearray |
     out = bytearray(4 * n) if scratch is None else scratch
     stream.update_into(_zeros(4 * n), out)  # CTR mode: encrypting zeros gives the key stream itself
     return torch.frombuffer(out, dtype=torch.int32, count=n)
-
-
-def words_at(key: bytes, counter: int, places: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Single words of the stream of `words`, by their places."""
-    blocks = np.empty((len(places), 2), dtype=">u8")
-    blocks[:, 0], blocks[:, 1] = counter, places // 4
-    stream = encrypted(key, blocks.tobytes())  # what CTR mode does
-    return np.frombuffer(stream, dtype="<i4").reshape(-1, 4)[np.arange(len(places)), places % 4]
 
 
 def encrypted(key: bytes, blocks: bytes) -> bytes:

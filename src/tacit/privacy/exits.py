@@ -63,7 +63,7 @@ def chunks(records: Records, units: Tensor, most: int) -> Iterator[tuple[Tensor,
             part = index[start : start + most]
             yield part, torch.arange(len(part))
         return
-    counts = np.diff(records.starts)[units.numpy()]
+    counts = np.diff(records.starts)[units.numpy()].clip(min=1)  # those without records too: sums have room for `most`
     first, room = 0, most
     for place, count in enumerate(counts):
         if count > room and place > first:

@@ -28,7 +28,7 @@ from tacit.privacy.exits import at_a_time, chunks, featurise, guarded
 from tacit.privacy.grid import GridNoise
 from tacit.privacy.keys import SAMPLER, KeyRing
 from tacit.privacy.ledger import Ticket
-from tacit.privacy.pin import checksum, tensor_hash
+from tacit.privacy.pin import checksum, keyed_hash, tensor_hash
 from tacit.privacy.plan import GradientPlan
 from tacit.privacy.sampling import poisson
 from tacit.privacy.still import dice, unchanged
@@ -82,7 +82,8 @@ class Grant:
         self._total = clipper.total()
         self._noise = GridNoise(total, noise_key, plan.std, like.device)
         wide = 2 if like.dtype == torch.float64 else 1
-        self._secret = words(KeyRing.subkey(reads[0].key, "parameters"), 0, wide * total).to(like.device)
+        secret = words(KeyRing.subkey(reads[0].key, "parameters"), 0, 2 * wide * total)
+        self._secret = secret.view(torch.int64).to(like.device)
         self._draws = Ahead(self._draw)
         self._done, self._process = False, os.getpid()
 
@@ -134,24 +135,18 @@ class Grant:
         if os.getpid() != self._process:
             raise VaultError("a grant belongs to the process that asked for it; ask for a new one in this process")
         self._bill.charge()  # durable before any record is read or noise drawn
-        parameters = self._hashed()
+        parameters = keyed_hash(self._parameters.values(), self._secret)
         self._bill.journal.check_again(self.step, parameters)
         last = self.step + 1 == self.plan.steps
         drawn, total = self._draws.take(self.step, last=last), self._total.clear()
         with dice(self._model, self._dice, self.step), unchanged(self._model):
             self._add_gradients(total, drawn)
-        noisy = self._noise.released(total, self.step, last=last)
-        out = noisy.div_(self._expected).to(self._clipper.layout.dtype, copy=True)  # the buffer is used again
+        out = self._noise.released(total, self.step, over=self._expected, dtype=self._clipper.layout.dtype, last=last)
         self._bill.journal.leave(self.step, (checksum(out)[0], parameters))
         self.step += 1
         if self.step == self.plan.steps:
             self._finish(out)
         return out
-
-    def _hashed(self) -> int:
-        """A keyed sum over the bits of the trained parameters: others have another one, but for a chance of 2⁻³²."""
-        bits = torch.cat([p.detach().reshape(-1) for p in self._parameters.values()]).view(torch.int32)
-        return int((bits * self._secret[: len(bits)]).sum(dtype=torch.int64))
 
     def _draw(self, step: int) -> list[Tensor]:
         """Who takes part in a step, for every read; by class, of those whose turn it is."""

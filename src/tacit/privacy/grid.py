@@ -10,7 +10,7 @@ Formal guarantees
   * With noise that is correlated over tasks, N is a fixed combination of several vectors of normals, and the same holds
     for the whole series.
 Conditions: S is exact (`gradients/exact.py`, `exits.py`), γ is public. How long the rounding takes depends on the noise
-in one of some hundred coordinates.
+in one of some ten million coordinates.
 
 γ is the power of two in (2⁻⁹, 2⁻⁸] of the noise's standard deviation. Rounding to it is as if the variance of the noise
 were larger by about a millionth.
@@ -19,19 +19,19 @@ were larger by about a millionth.
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.gradients.exact import round_
-from tacit.privacy.noise import CLOSE, MORE, NoiseAhead, Normals
+from tacit.gradients.compiled import compiled
+from tacit.privacy.noise import ERROR, MORE, NoiseAhead, Normals
 
 FINENESS = 8
 """log₂ of the noise's standard deviation over γ, rounded down."""
 
-_AT_A_TIME = 1 << 15
 Term = tuple[float, Normals]
 """A weight, in steps of the grid, and the normals it multiplies."""
 
@@ -44,9 +44,9 @@ def grid_for(std: float) -> float:
 class Exact(Protocol):
     """A sum that is known exactly."""
 
-    def parts(self, grid: float, some: slice | Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Some coordinates of the sum over `grid`: whole parts (in `out`, if it is given) and fractions in [0, 1), both
-        exact, in float64. The fractions are valid until the next call."""
+    def over(self, grid: float, some: slice) -> tuple[Tensor, float, Tensor | None]:
+        """Some coordinates of the sum over `grid`, as base · ratio + fraction: the product is exact in float64, and the
+        fraction, if there is one, is in [0, 1)."""
 
 
 class ExactNumbers:
@@ -55,13 +55,11 @@ class ExactNumbers:
     def __init__(self, multiples: Sequence[int], step: float) -> None:
         self.multiples, self.step = multiples, step
 
-    def parts(self, grid: float, some: slice | Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        chosen = self.multiples[some] if isinstance(some, slice) else [self.multiples[place] for place in some.tolist()]
-        values = [multiple * Fraction(self.step) / Fraction(grid) for multiple in chosen]
+    def over(self, grid: float, some: slice) -> tuple[Tensor, float, Tensor | None]:
+        values = [multiple * Fraction(self.step) / Fraction(grid) for multiple in self.multiples[some]]
         whole = [math.floor(value) for value in values]
         rest = [float(value - part) for value, part in zip(values, whole, strict=True)]
-        found = torch.tensor(whole, dtype=torch.float64)
-        return found if out is None else out.copy_(found), torch.tensor(rest, dtype=torch.float64)
+        return torch.tensor(whole, dtype=torch.float64), 1.0, torch.tensor(rest, dtype=torch.float64)
 
 
 class GridNoise:
@@ -71,14 +69,15 @@ class GridNoise:
         self.grid = grid_for(std)
         self._scale = std / self.grid
         self._ahead = NoiseAhead(count, key, self._scale, device)
-        self._out = torch.empty(count, dtype=torch.float64, device=device)
 
-    def released(self, total: Exact, step: int, *, last: bool = True) -> Tensor:
-        """The total plus the noise of `step`, on the grid, in float64; valid until the next call.
+    def released(
+        self, total: Exact, step: int, *, over: float = 1.0, dtype: torch.dtype = torch.float64, last: bool = True
+    ) -> Tensor:
+        """The total plus the noise of `step`, on the grid, over a public number.
 
-        Unless it is the last, the noise of the next step is begun."""
-        noise = self._ahead.take(step, last=last)
-        return released(total, self.grid, noise, [(self._scale, self._ahead.normals(step))], out=self._out)
+        Unless it is the last step, the noise of the next one is begun."""
+        noise, terms = self._ahead.take(step, last=last), [(self._scale, self._ahead.normals(step))]
+        return released(total, self.grid, noise, terms, over=over, dtype=dtype)
 
 
 def noisy(total: Exact, part: slice, sources: Sequence[tuple[float, bytes]], std: float, number: int = 0) -> Tensor:
@@ -92,68 +91,107 @@ def noisy(total: Exact, part: slice, sources: Sequence[tuple[float, bytes]], std
 
 def combined(terms: Sequence[Term]) -> Tensor:
     """Σ weight · normals, on the CPU."""
-    if len(terms) == 1:
-        weight, normals = terms[0]
-        return normals.fill_(torch.empty(normals.count, dtype=normals.dtype), weight)
     total = torch.zeros(terms[0][1].count, dtype=torch.float64)
+    room = torch.empty_like(total)
     for weight, normals in terms:
-        total += normals.fill_(torch.empty(normals.count, dtype=normals.dtype), weight)
+        total += normals.fill_(room, weight)
     return total
 
 
 def released(
-    total: Exact, grid: float, noise: Tensor, terms: Sequence[Term], first: int = 0, out: Tensor | None = None
+    total: Exact,
+    grid: float,
+    noise: Tensor,
+    terms: Sequence[Term],
+    first: int = 0,
+    *,
+    over: float = 1.0,
+    dtype: torch.dtype = torch.float64,
 ) -> Tensor:
-    """The coordinates of `total` from `first` on, plus noise, rounded to the grid, right in every coordinate; float64.
+    """The coordinates of `total` from `first` on, plus noise, rounded to the grid, right in every coordinate, over a
+    public number.
 
-    `noise` is Σ weight · normals of `terms` in steps of the grid, as far as `Normals.fill_` knows it; it is changed.
-    One part at a time is worked on, which stays in the cache.
+    `noise` is Σ weight · normals of `terms` in steps of the grid, as far as `Normals.fill_` knows it.
     """
-    out = torch.empty(len(noise), dtype=torch.float64, device=noise.device) if out is None else out
-    at_a_time = max(1, len(noise)) if noise.is_cuda else _AT_A_TIME
-    clear = 0.5 - _doubt(terms, noise.dtype)
-    doubtful: list[Tensor] = []
-    held = torch.empty(min(at_a_time, len(noise)), dtype=noise.dtype, device=noise.device)
-    for start in range(0, len(noise), at_a_time):
-        # Memory that is used again, and one type in each operation: both cost more than the arithmetic.
-        part, room = noise[start : start + at_a_time], out[start : start + at_a_time]
-        near = held[: len(part)]
-        fraction = total.parts(grid, slice(first + start, first + start + len(part)), room)[1]
-        part += near.copy_(fraction)
-        round_(near.copy_(part))
-        room += fraction.copy_(near)
-        off = part.sub_(near).abs_()
-        if float(off.amax()) >= clear:
-            doubtful.append(_where(off, clear) + start)
-    if doubtful:
-        places = torch.cat(doubtful)
-        whole, fraction = total.parts(grid, places + first)
-        out[places] = whole + _closer(fraction, places, terms).to(out)
-    return out.mul_(grid)
+    base, ratio, fraction = total.over(grid, slice(first, first + len(noise)))
+    assert base.shape == noise.shape and (fraction is None or fraction.shape == noise.shape)
+    clear = 0.5 - _doubt(terms)
+    out = torch.empty(len(noise), dtype=dtype, device=noise.device)
+    for place in _rounded(base, ratio, fraction, noise, clear, grid / over, out):
+        exact = Fraction(float(base[place])) * Fraction(ratio)
+        if fraction is not None:
+            exact += Fraction(float(fraction[place]))
+        out[place] = _settled(exact, place, terms) * (grid / over)
+    return out
 
 
-def _where(off: Tensor, clear: float) -> Tensor:
-    if off.is_cuda:
-        return torch.nonzero(off >= clear).view(-1)
-    return torch.from_numpy(np.flatnonzero(off.numpy() >= clear))  # five times as fast as torch's
+def _rounded(
+    base: Tensor, ratio: float, fraction: Tensor | None, noise: Tensor, clear: float, unit: float, out: Tensor
+) -> list[int]:
+    """Make `out` round(base · ratio + fraction + noise) · unit. Returns the places where the sum may be on the other
+    side of a boundary: it is not within `clear` of a whole number."""
+    if not out.is_cuda:
+        part = None if fraction is None else fraction.numpy()
+        numbers = base.numpy(), ratio, part, noise.numpy(), clear
+        places = np.empty(_round(*numbers, unit, out.numpy()), dtype=np.int64)
+        if len(places):
+            _find(*numbers, places)
+        return places.tolist()
+    scaled = base * ratio
+    floor = scaled.floor()
+    near = scaled.sub_(floor).add_(noise)
+    if fraction is not None:
+        near += fraction
+    nearest = near.round()
+    out.copy_((floor + nearest) * unit)
+    return torch.nonzero(~(near.sub_(nearest).abs_() < clear)).view(-1).tolist()
 
 
-def _doubt(terms: Sequence[Term], dtype: torch.dtype) -> float:
+@compiled()
+def _round(
+    base: NDArray[np.float64],
+    ratio: float,
+    fraction: NDArray[np.float64] | None,
+    noise: NDArray[np.float64],
+    clear: float,
+    unit: float,
+    out: NDArray[Any],
+) -> int:
+    unclear = 0
+    for i in range(len(out)):
+        scaled = base[i] * ratio
+        floor = np.floor(scaled)
+        near = (scaled - floor) + noise[i] if fraction is None else (scaled - floor) + fraction[i] + noise[i]
+        nearest = np.rint(near)
+        out[i] = (floor + nearest) * unit
+        unclear += 0 if abs(near - nearest) < clear else 1
+    return unclear
+
+
+@compiled()
+def _find(
+    base: NDArray[np.float64],
+    ratio: float,
+    fraction: NDArray[np.float64] | None,
+    noise: NDArray[np.float64],
+    clear: float,
+    places: NDArray[np.int64],
+) -> None:
+    """The places that `_round` counts."""
+    found = 0
+    for i in range(len(base)):
+        scaled = base[i] * ratio
+        floor = np.floor(scaled)
+        near = (scaled - floor) + noise[i] if fraction is None else (scaled - floor) + fraction[i] + noise[i]
+        if not abs(near - np.rint(near)) < clear:
+            places[found] = i
+            found += 1
+
+
+def _doubt(terms: Sequence[Term]) -> float:
     """How far fraction + noise may be from the truth: the error of the normals, and that of adding them up."""
     size = sum(abs(weight) for weight, _ in terms)
-    error = sum(abs(weight) * normals.error for weight, normals in terms)
-    return error + len(terms) * torch.finfo(dtype).eps * (8 * size + 1)
-
-
-def _closer(fraction: Tensor, places: Tensor, terms: Sequence[Term]) -> Tensor:
-    """round(fraction + noise) at some places, from more digits, and from as many as it takes where these do not do."""
-    near = fraction.cpu() + sum(weight * normals.closer(places) for weight, normals in terms)
-    size = sum(abs(weight) for weight, _ in terms)
-    doubt = size * CLOSE + (8 + len(terms)) * 2.0**-52 * (16 * size + 1)
-    nearest = near.round()
-    for number in torch.nonzero((near - nearest).abs() >= 0.5 - doubt).view(-1).tolist():
-        nearest[number] = _settled(Fraction(float(fraction[number])), int(places[number]), terms)
-    return nearest
+    return size * ERROR + (len(terms) + 2) * 2.0**-52 * (16 * size + 1)
 
 
 def _settled(fraction: Fraction, place: int, terms: Sequence[Term]) -> int:

@@ -46,7 +46,7 @@ FLOATS = "floating-point rounding, which gives records away, of what was release
 _NOT_ACCOUNTED = (
     "pre-training data of feature maps and initial weights",
     "preprocessing with statistics of private data done before admission",
-    "last digits of a model's own arithmetic that depend on the size of the batch",
+    "last digits of a model's own arithmetic that depend on the other records of a batch",
     "timing and memory side channels",
     "runs outside this ledger",
 )

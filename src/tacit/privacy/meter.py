@@ -35,7 +35,7 @@ from tacit.privacy.declared import Block, Loss, Read
 from tacit.privacy.exits import at_a_time, chunks, guarded
 from tacit.privacy.grid import GridNoise
 from tacit.privacy.ledger import Ledger, Ticket
-from tacit.privacy.plan import Plan, SumPlan
+from tacit.privacy.plan import Plan, SumPlan, check_noise, positive
 from tacit.privacy.still import dice, unchanged
 from tacit.privacy.store import Spent, Store, Tally
 
@@ -51,7 +51,7 @@ class MeterPlan:
     rho: float
 
     def __post_init__(self) -> None:
-        _positive("rho", self.rho, "it is what one unit may lose; MeterPlan.for_budget finds it")
+        positive("rho", self.rho, "it is what one unit may lose; MeterPlan.for_budget finds it")
 
     @classmethod
     def for_budget(cls, budget: Budget, tasks_per_unit: int = 1, *, beside: Sequence[Plan] = ()) -> "MeterPlan":
@@ -132,8 +132,8 @@ class Meter:
         """(Σ clipped gradients of the units that take part + N(0, (noise · clip)²)) / the public nominal size.
 
         `noise` and `clip` may depend on everything that was released before."""
-        _positive("noise", noise, "a unit's cost is its share of the clip over the noise, squared and halved")
-        _positive("clip", clip, "it bounds what one unit can change")
+        check_noise(noise, "a unit's cost is its share of the clip over the noise, squared and halved")
+        positive("clip", clip, "it bounds what one unit can change")
         self._ready()
         clipper = self._clipper(model, loss, clip)
         step = self._bill.journal.begin()  # durable: this step's noise is drawn in no other process
@@ -145,7 +145,7 @@ class Meter:
             for index, group in chunks(self._records, torch.arange(self._records.units), most):
                 guarded(partial(self._add, clipper, total, spent, index, group, clip, cost))
         noise_of = GridNoise(len(total.flat), self._noise, noise * clip, total.flat.device)
-        out = noise_of.released(total, step).div_(self._block.size).to(clipper.layout.dtype)
+        out = noise_of.released(total, step, over=self._block.size, dtype=clipper.layout.dtype)
         # Durable before anything leaves.
         self._tally.write(Spent(units=spent, steps=step + 1, token=self._bill.ticket.token))
         self._spent = spent
@@ -255,8 +255,3 @@ def pay(spent: Tensor, norms: Tensor, clip: float, cost: float) -> Tensor:
     takes = spent + asked <= FULL
     spent.copy_(torch.where(takes, spent + asked, FULL + 1))
     return takes
-
-
-def _positive(name: str, value: float, hint: str) -> None:
-    if not (isinstance(value, int | float) and value > 0 and math.isfinite(value)):
-        raise PlanError(f"{name} must be a finite number > 0, got {value}; {hint}")

@@ -3,12 +3,17 @@
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from tacit.errors import VaultError
+from tacit.gradients.compiled import compiled
 
 
 def pin(**parts: Any) -> str:
@@ -22,7 +27,37 @@ def checksum(result: Tensor) -> tuple[int, int]:
     raw = result.detach().contiguous().view(-1).view(torch.uint8)
     even = raw.numel() - raw.numel() % 8
     words, rest = raw[:even].view(torch.int64), raw[even:]
-    return int(words.sum()) ^ int.from_bytes(bytes(rest.tolist()), "little"), raw.numel()
+    total = int(words.sum()) if words.is_cuda else int(_sum(words.numpy()))
+    return total ^ int.from_bytes(bytes(rest.tolist()), "little"), raw.numel()
+
+
+@compiled()
+def _sum(words: NDArray[np.int64]) -> np.int64:
+    total = np.int64(0)
+    for i in range(len(words)):
+        total += words[i]
+    return total
+
+
+def keyed_hash(tensors: Iterable[Tensor], secret: Tensor) -> int:
+    """32 bits that depend on every bit of the tensors: two different sets of tensors share them with a chance of 2⁻³²
+    over the secret, a random 64-bit number for every 32 bits or fewer (multilinear hashing)."""
+    total = place = 0
+    for tensor in tensors:
+        bits = tensor.detach().reshape(-1).view(torch.int16 if tensor.itemsize == 2 else torch.int32)
+        some, place = secret[place : place + len(bits)], place + len(bits)
+        if len(some) != len(bits):
+            raise VaultError("the parameters have another size or type than when the grant was made; ask for a new one")
+        total += int((bits * some).sum()) if bits.is_cuda else int(_products(bits.numpy(), some.numpy()))
+    return (total >> 32) & 0xFFFFFFFF
+
+
+@compiled()
+def _products(bits: NDArray[np.signedinteger[Any]], secret: NDArray[np.int64]) -> np.int64:
+    total = np.int64(0)
+    for i in range(len(bits)):
+        total += np.int64(bits[i]) * secret[i]
+    return total
 
 
 def _describe(part: Any) -> Any:

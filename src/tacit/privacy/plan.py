@@ -13,10 +13,22 @@ from tacit.errors import PlanError
 from tacit.privacy import calibrate, events, toeplitz
 from tacit.privacy.budget import Budget
 
+LEAST_NOISE, MOST_NOISE = 1e-7, 1e6
 
-def _positive(name: str, value: float, hint: str) -> None:
-    if not (value > 0 and math.isfinite(value)):
+
+def positive(name: str, value: float, hint: str) -> None:
+    if not (isinstance(value, int | float) and value > 0 and math.isfinite(value)):
         raise PlanError(f"{name} must be a finite number > 0, got {value}; {hint}")
+
+
+def check_noise(value: float, hint: str) -> None:
+    """Noise multipliers for which sum and noise fit in the numbers that are added up exactly."""
+    positive("noise", value, hint)
+    if not LEAST_NOISE <= value <= MOST_NOISE:
+        raise PlanError(
+            f"noise must be between {LEAST_NOISE:g} and {MOST_NOISE:g} times what one unit can change, got {value:g}; "
+            + ("use more of it" if value < LEAST_NOISE else "use a larger ε")
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +63,8 @@ class GradientPlan:
             )
         if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
             raise PlanError(f"steps must be a whole number ≥ 1, got {self.steps!r}")
-        _positive("noise", self.noise, "a private plan needs noise; use Vault.unsafe on public data for none")
-        _positive("clip", self.clip, "it bounds what one unit can change")
+        check_noise(self.noise, "a private plan needs noise; use Vault.unsafe on public data for none")
+        positive("clip", self.clip, "it bounds what one unit can change")
         if self.clipping not in ("flat", "automatic", "per-layer"):
             raise PlanError(f"clipping must be 'flat', 'automatic' or 'per-layer', got {self.clipping!r}")
         if isinstance(self.classes, bool) or not isinstance(self.classes, int) or self.classes < 0:
@@ -141,8 +153,8 @@ class SumPlan:
     """Name of the release within the stream, the same for all its tasks; needed when horizon > 1."""
 
     def __post_init__(self) -> None:
-        _positive("noise", self.noise, "a private sum needs noise")
-        _positive("clip", self.clip, "it bounds what one unit can change")
+        check_noise(self.noise, "a private sum needs noise")
+        positive("clip", self.clip, "it bounds what one unit can change")
         if self.horizon < 1:
             raise PlanError(f"horizon must be ≥ 1, got {self.horizon}; it is the public number of tasks")
         if self.horizon > 1 and not self.series:
@@ -210,7 +222,7 @@ class LabelPlan:
     """Without candidates: the additive δ; the threshold follows from it."""
 
     def __post_init__(self) -> None:
-        _positive("noise", self.noise, "a private label set needs noise")
+        check_noise(self.noise, "a private label set needs noise")
         if self.labels_per_unit < 1:
             raise PlanError(f"labels_per_unit must be ≥ 1, got {self.labels_per_unit}")
         if self.candidates is None and not 0 < self.delta < 1:

@@ -15,6 +15,7 @@ from tacit.data.records import Records
 from tacit.errors import VaultError
 from tacit.gradients import Clipper, check_independent
 from tacit.privacy.declared import Loss, Read
+from tacit.privacy.exits import at_a_time
 from tacit.privacy.still import beside, frozen, is_random
 
 _ROWS = 4
@@ -135,3 +136,20 @@ def check_training(read: Read, records: Records, model: nn.Module, loss: Loss, c
         raise VaultError(f"the records are {rows.dtype} and the model is {parameter.dtype}; convert one of them")
     check_independent(model, loss, rows, y)
     clipper.sum(rows, y)  # the clipper compares its book-keeping with autograd on the batch it sees first
+    if at_a_time(model):
+        _check_filling(rows, y, clipper)
+
+
+def _check_filling(rows: Tensor, y: Tensor, clipper: Clipper) -> None:
+    """Refuse a model or a loss to which rows of zeros at the end of a batch make a difference."""
+    found = []
+    for filled in (1, 2):
+        total = clipper.total()
+        x, labels = (torch.cat([t, t.new_zeros(filled, *t.shape[1:])]) for t in (rows, y))
+        clipper.add(total, x, labels, filled=filled)
+        found.append(total.values())
+    if not torch.allclose(found[0], found[1], rtol=1e-3, atol=1e-4 * clipper.sensitivity):
+        raise VaultError(
+            "the model asks for batches of few sizes, and rows of zeros that fill one up change what the others give; "
+            "use outputs with one row for each example"
+        )

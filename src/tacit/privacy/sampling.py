@@ -17,7 +17,8 @@ def poisson(key: bytes, step: int, units: int, rate: float) -> Tensor:
     """The positions of the units drawn at `step`; possibly none."""
     if rate >= 1.0:
         return torch.arange(units)
-    return torch.nonzero(_heads(words(key, step, units), rate)).view(-1)
+    threshold = int(rate * 2.0**32) - (1 << 31)  # words are signed: [−2³¹, 2³¹)
+    return torch.from_numpy(np.flatnonzero(words(key, step, units).numpy() < threshold))
 
 
 def coins(names: NDArray[np.uint64], key: bytes, rates: list[float]) -> NDArray[np.int64]:
@@ -38,8 +39,3 @@ def uniforms(names: NDArray[np.uint64], key: bytes) -> NDArray[np.float64]:
     blocks[:, 0] = names
     bits = np.frombuffer(encrypted(key, blocks.tobytes()), dtype=np.uint64).reshape(-1, 2)[:, 0]
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _heads(bits: Tensor, rate: float) -> Tensor:
-    threshold = int(rate * 2.0**32) - (1 << 31)  # words are signed: [−2³¹, 2³¹)
-    return bits < threshold

@@ -21,7 +21,7 @@ from tacit.data.places import positions
 from tacit.data.stream import Label
 from tacit.errors import VaultError
 from tacit.gradients import Clipper
-from tacit.gradients.exact import BITS
+from tacit.gradients.exact import BITS, ROOM
 from tacit.privacy import exits, grid, rowwise
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.declared import Block, Loss, Read, label_space, several
@@ -48,7 +48,7 @@ class Vault(Once):
         if max_batch < 1:
             raise VaultError(f"max_batch must be ≥ 1, got {max_batch}; it is how many records fit in memory at a time")
         super().__init__(ledger, None if store is None else Store(store))
-        self._most = max_batch
+        self._most = min(max_batch, ROOM)
         self._meters: dict[int, Meter] = {}
 
     def __enter__(self) -> "Vault":
