@@ -100,6 +100,7 @@ WRONG = [
     ({"unit": "family"}, r"unit = 'family': .*'record' or 'person'"),
     ({"columns": {}}, "columns.person must name"),
     ({"scaling": {"age": [5, 5]}}, "scaling = .*least, largest"),
+    ({"scaling": {"age": [0, 10**400]}}, "scaling = .*least, largest"),
     ({"scaling": "big"}, "scaling = 'big'"),
     ({"range": [0, 2]}, r"must be \[0, 1\] or \[-1, 1\], got \[0.0, 2.0\]"),
     ({"features": "x"}, "features = 'x': .*others"),

@@ -2,6 +2,7 @@
 
 import datetime
 import re
+import sys
 import unicodedata
 from typing import Any
 
@@ -106,7 +107,8 @@ def pair(value: Any) -> Any:
     numbers = isinstance(value, list | tuple) and all(
         isinstance(number, int | float) and not isinstance(number, bool) for number in value
     )
-    if not numbers or len(value) != 2 or not float("-inf") < value[0] < value[1] < float("inf"):
+    largest = sys.float_info.max
+    if not numbers or len(value) != 2 or not -largest <= value[0] < value[1] <= largest:
         raise ValueError("limits are a pair [least, largest] of numbers")
     return (float(value[0]), float(value[1]))
 
