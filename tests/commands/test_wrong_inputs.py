@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 import yaml
 from shell import tacit
+from typer.testing import CliRunner
 
+from tacit.cli import app
 from tacit.commands import _shared
+from tacit.errors import LearnerError
 from tacit.experiment import folder as folders
 from tacit.privacy.ledger import Ledger
 
@@ -90,11 +93,21 @@ def test_one_sentence_and_nothing_left_behind(line: str, visits: Path) -> None:
     wrong = [said for said in result.output.splitlines() if said.startswith("error: ")]
     assert len(wrong) == 1 and SENTENCES[line] in wrong[0]
     assert not (visits / "made").exists() and not (visits / "new.yaml").exists()
-    left = {path.name for path in visits.iterdir()} - before
-    assert all(name.startswith("new.ledger") for name in left)
-    if (visits / "new.ledger").exists():
-        with Ledger(visits / "new.ledger") as book:
-            assert all(book.epsilon(number) == 0 for number, _ in book.streams())
+    assert {path.name for path in visits.iterdir()} == before  # and no new ledger
+
+
+@pytest.mark.parametrize("error", [LearnerError("this learner fails"), KeyboardInterrupt(), ValueError("a surprise")])
+def test_a_run_that_ends_in_its_rehearsal_leaves_no_ledger(
+    error: BaseException, visits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        assert not (visits / "new.ledger").exists()
+        raise error
+
+    monkeypatch.setattr("tacit.experiment.seed.rehearse", fails)
+    before = {path.name for path in visits.iterdir()}
+    assert CliRunner().invoke(app, RUN.split(" ")).exit_code != 0
+    assert {path.name for path in visits.iterdir()} == before
 
 
 def test_ranges_of_tasks_are_all_of_them(visits: Path) -> None:

@@ -207,7 +207,7 @@ class RunFolder:
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         try:
             yield
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             begun = any(self.seed(seed).notes() for seed in seeds)
             if self.path.is_dir() and not (before or begun or isinstance(error, Stopped)):
                 shutil.rmtree(self.path / "seeds", ignore_errors=True)

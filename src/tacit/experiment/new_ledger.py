@@ -2,7 +2,7 @@
 
 Guarantee: a ledger for private data that a run or a command makes has the answer in its first entry. Without one, the
 cap is the budget of the stream that it is made for: nobody in it loses more than that, whatever streams are added
-later, until its owner adopts another policy.
+later, until its owner adopts another policy. A run that is refused makes none: it is planned and rehearsed before.
 """
 
 import math
@@ -62,6 +62,11 @@ def to_ask(ledger: Path | None, config: Config) -> Budget | None:
         return None
     info = open_stream(config.data, config.seeds[0]).info
     return None if info.public else config.budget.make(info.unit)
+
+
+def as_made(ledger: Path, cap: Cap | None) -> Ledger:
+    """The ledger; where it is still to be made, one that will be thrown away and has its cap."""
+    return Ledger(ledger) if ledger.exists() else Ledger.throwaway(unit_cap=cap)
 
 
 def make(ledger: Path, cap: Cap | None) -> None:

@@ -26,7 +26,7 @@ from tacit.experiment.features import Place, notice
 from tacit.experiment.folder import RunFolder, SeedFolder, write_json
 from tacit.experiment.loading import for_seed, load
 from tacit.experiment.new_ledger import UnitCap
-from tacit.experiment.seed import needed_ledger, run_seed
+from tacit.experiment.seed import needed_ledger, refuse_unworkable, run_seed
 from tacit.experiment.streams import check_sources, open_stream
 from tacit.experiment.summary import Summary
 from tacit.experiment.workers import run_workers
@@ -113,8 +113,9 @@ def run(
                 said(Said(kind="notice", name=f"{until} is learnt already; nothing was read, learnt or charged"))
             return summary.read(config, place)
         if info is not None and book is not None:
-            point_to(book, place, cap)
             write_arrivals(place, there or ())
+            _refuse_unworkable(config, place, stream, book, cap, goal)
+            point_to(book, place, cap)
             for sentence in (charged_to(config, info, book), new_ledger.told(book, cap)):
                 if sentence is not None:
                     said(Said(kind="notice", name=sentence))
@@ -153,6 +154,17 @@ def _seeds(
     else:
         for seed in config.seeds:
             one_seed(place.path, seed, ledger=ledger, goal=goal, tell=hear, stop=stop, stream=stream)
+
+
+def _refuse_unworkable(
+    config: Config, place: RunFolder, stream: Streams | None, ledger: Path, cap: new_ledger.Cap | None, goal: int | None
+) -> None:
+    """Plan and rehearse a run on private data before its ledger is made: one that is refused leaves none."""
+    point_ahead(ledger, place)  # a kill may come meanwhile
+    seed = config.seeds[0]
+    opened = _first_stream(config, stream)
+    with new_ledger.as_made(ledger, cap) as book, threads(config.threads or 1):
+        refuse_unworkable(for_seed(config, seed), place.seed(seed), opened, book, goal)
 
 
 def loaded(what: str | Path | Mapping[str, Any]) -> Config:
@@ -249,13 +261,19 @@ def _allows_unsafe(ledger: str | Path | None) -> bool:
         return book.policy.allow_unsafe
 
 
+def point_ahead(ledger: Path, place: RunFolder) -> None:
+    """Write down which ledger a run that has none yet will charge to."""
+    begun = place.ledger()
+    if "id" not in begun and begun.get("path") != str(ledger):
+        write_json(place.path / "ledger.json", {"kind": "kept", "path": str(ledger)})
+
+
 def point_to(ledger: Path, place: RunFolder, cap: new_ledger.Cap | None = None) -> None:
     """Write down what --resume charges to. A run goes on with the ledger that it was begun with, wherever that lies by
     now: another one knows nothing of what was charged."""
     begun = place.ledger()
     if "id" not in begun:
-        # Before the ledger is made: a kill may come in between.
-        write_json(place.path / "ledger.json", {"kind": "kept", "path": str(ledger)})
+        point_ahead(ledger, place)  # a kill may come in between
         new_ledger.make(ledger, cap)
     elif not ledger.exists():
         raise ConfigError(f"the ledger of {place.path} is not at {ledger}; say by --ledger where it is now")

@@ -100,6 +100,14 @@ def planned(config: Config, folder: SeedFolder, stream: Stream) -> Learner:
     return made.learner
 
 
+def refuse_unworkable(config: Config, folder: SeedFolder, stream: Stream, book: Ledger, goal: int | None) -> None:
+    """Refuse a seed on private data whose plans do not fit the ledger, or whose learner fails on synthetic records.
+    Nothing is read or charged, and nothing is written to the folder or the ledger."""
+    made = SeedRun(config, folder, stream, Vault(book), lambda said: None, Stop())
+    made.plan()
+    made.rehearse(goal)
+
+
 class SeedRun:
     """The state of one seed while it runs."""
 
@@ -153,7 +161,6 @@ class SeedRun:
     def go(self, goal: int | None) -> None:
         with self.clock.part("learn"):  # plans and their noise are found here
             self.plan()
-            self._rehearse(goal)
         self.learner.watch = self._watch  # type: ignore[method-assign]
         done = self._restore()
         self.held.hand_over(self.learner, self.vault, self.budget)
@@ -167,8 +174,8 @@ class SeedRun:
         self._end()
         self._say("done", task=self._goal)
 
-    def _rehearse(self, goal: int | None) -> None:
-        """See on synthetic records that the learner works, where private ones would be charged for."""
+    def rehearse(self, goal: int | None) -> None:
+        """See on synthetic records that the learner works, where private ones would be charged for; after `plan`."""
         left = self.labels.info.tasks[: len(self.stream) if goal is None else goal]
         if not self.stream.info.public and any(not (self._place(one) / "release.json").exists() for one in left):
             rehearse(self.learner.rehearsal, self.labels.info)

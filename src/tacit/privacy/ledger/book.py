@@ -43,11 +43,11 @@ class Book:
         self._open(place, policy, keys, None, unit_cap)
 
     @classmethod
-    def throwaway(cls, *, keys: KeyRing | None = None) -> Self:
+    def throwaway(cls, *, keys: KeyRing | None = None, unit_cap: Budget | Literal["none"] | None = None) -> Self:
         """A ledger for data declared public: in a temporary folder, keys in memory, gone with `close`."""
         self = cls.__new__(cls)
         folder = tempfile.TemporaryDirectory(prefix="tacit-")
-        self._open(Path(folder.name) / "ledger", None, keys or KeyRing.create(None), folder)
+        self._open(Path(folder.name) / "ledger", None, keys or KeyRing.create(None), folder, unit_cap)
         return self
 
     def _open(
