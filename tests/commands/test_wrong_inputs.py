@@ -42,6 +42,7 @@ SENTENCES = {
     f"{RUN} --set learner.noise=nan": "learner.noise must be finite, got 'nan'",
     f"{RUN} --set learner.clip=inf": "learner.clip must be finite, got 'inf'",
     f"{RUN} --set learner.batch=0": "batch must be a finite number > 0, got 0",
+    f"{RUN} --set learner.lr=1e9": "lr must be a finite number with 0 < lr ≤ 1000, got 1000000000.0",
     f"{RUN} --set kind=[]": "kind = [] is not a kind of configuration",
     f"{RUN} --set model.network=[]": "model.network must be a text, got []",
     f"{RUN} --set learner.method=null": "learner.method must be a text, got None",

@@ -47,6 +47,11 @@ def test_seeds_are_a_number_or_a_list() -> None:
 WRONG = {
     "learner.stepz=3": "learner.stepz = 3 is not a setting of DPCL; did you mean steps?",
     "learner.steps=many": "learner.steps must be a whole number or a list, each a whole number or null, got 'many'",
+    "learner.lr=true": "learner.lr must be a number or a list, each a number, got True",
+    "learner.lr=[0.1, true]": "learner.lr must be a number or a list, each a number, got",
+    "model.hidden=[true]": r"model.hidden must be a list, each a whole number, got \[True\]",
+    "budget.epsilon=true": "budget.epsilon must be a number, got True",
+    "lca=true": "lca must be a whole number, got True",
     "learner.project=alway": "learner.project must be one of 'conflict', 'always', got 'alway'; did you mean always?",
     "learner.method=DPLC": "learner.method = 'DPLC' is not a learner; did you mean DPCL",
     "model.network=mpl": "model.network = 'mpl' is not a network; did you mean mlp",

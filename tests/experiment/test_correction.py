@@ -62,7 +62,7 @@ def test_what_was_charged_stays_as_it_was_planned(tmp_path: Path, monkeypatch: p
     kept = (folder / "config.yaml").read_text()
     for wrong, match in (
         ({"steps": 12}, r"begun, and charged, with learner.steps = 6; 12 changes what is read and paid for"),
-        ({"lr": -1}, "lr must be a finite number > 0"),
+        ({"lr": -1}, "lr must be a finite number with 0 < lr ≤ 1000"),
         ({"method": "DPER"}, "was begun with learner.method"),
     ):
         other = config.learner.model_copy(update=wrong)

@@ -401,7 +401,7 @@ def test_a_killed_run_ends_and_is_charged_once(moment: str, tmp_path: Path, monk
         ({"memory_share": 1.0}, "memory_share must be at least 0 and below 1, got 1.0"),
         ({"count_share": -0.1}, "count_share must be at least 0 and below 1, got -0.1"),
         ({"noise": 0.0}, "noise must be a finite number > 0, got 0.0"),
-        ({"lr": math.nan}, "lr must be a finite number > 0, got nan"),
+        ({"lr": math.nan}, "lr must be a finite number with 0 < lr ≤ 1000, got nan"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(settings: dict[str, Any], sentence: str) -> None:

@@ -1,8 +1,9 @@
 """What cannot work is refused before anything is billed: types, ranges, and a rehearsal on synthetic records."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, TacitError
 from tacit.learners import HOMES, find
 from tacit.learners.naive import NaiveDPSGD
-from tacit.learners.ranges import RANGES
+from tacit.learners.ranges import POSITIVE, RANGES, Range
 from tacit.learners.rehearse import rehearse
 from tacit.privacy.budget import Budget, Unit
 from tacit.privacy.declared import Block
@@ -62,12 +63,13 @@ def test_persons_rehearse_as_persons() -> None:
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"lr": -1}, r"lr must be a finite number > 0, got -1"),
-        ({"lr": "0.1"}, r"lr must be a finite number > 0, got '0.1'"),
-        ({"lr": math.nan}, r"lr must be a finite number > 0, got nan"),
-        ({"lr": math.inf}, r"lr must be a finite number > 0, got inf"),
-        ({"lr": [0.1, 0.0]}, r"lr must be a finite number > 0, got 0.0"),
-        ({"lr": True}, r"lr must be a finite number > 0, got True"),
+        ({"lr": -1}, r"lr must be a finite number with 0 < lr ≤ 1000, got -1"),
+        ({"lr": "0.1"}, r"lr must be a finite number with 0 < lr ≤ 1000, got '0.1'"),
+        ({"lr": math.nan}, r"lr must be a finite number with 0 < lr ≤ 1000, got nan"),
+        ({"lr": math.inf}, r"lr must be a finite number with 0 < lr ≤ 1000, got inf"),
+        ({"lr": [0.1, 0.0]}, r"lr must be a finite number with 0 < lr ≤ 1000, got 0.0"),
+        ({"lr": 1e9}, r"lr must be a finite number with 0 < lr ≤ 1000, got 1000000000.0"),
+        ({"lr": True}, r"lr must be a finite number with 0 < lr ≤ 1000, got True"),
         ({"momentum": -2}, r"momentum must be a finite number with 0 ≤ momentum < 1, got -2"),
         ({"momentum": 5}, r"momentum must be a finite number with 0 ≤ momentum < 1, got 5"),
         ({"momentum": 1.0}, r"momentum must be a finite number with 0 ≤ momentum < 1"),
@@ -85,7 +87,6 @@ def test_persons_rehearse_as_persons() -> None:
         ({"clipping": "flatt"}, r"clipping must be"),
         ({"seed": -1}, r"seed must be a whole number ≥ 0"),
         ({"seed": 0.5}, r"seed must be a whole number"),
-        ({"lr": 1e38, "clip": 1e4}, r"weights that are not finite"),
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_billed(
@@ -93,6 +94,17 @@ def test_a_wrong_setting_is_refused_before_anything_is_billed(
 ) -> None:
     made = {"steps": 5, "batch": 20} | settings
     refused(tmp_path, NaiveDPSGD(stream=facts(), budget=BUDGET, network="linear", **made), match)
+
+
+class AnyRate(NaiveDPSGD):
+    """One whose learning rate has no bound."""
+
+    ranges: ClassVar[Mapping[str, Range]] = {"lr": POSITIVE}
+
+
+def test_weights_that_grow_without_end_are_refused_before_anything_is_billed(tmp_path: Path) -> None:
+    learner = AnyRate(stream=facts(), budget=BUDGET, network="linear", steps=5, batch=20, lr=1e38, clip=1e4)
+    refused(tmp_path, learner, r"weights that are not finite")
 
 
 @pytest.mark.parametrize("name", HOMES)

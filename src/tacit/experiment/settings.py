@@ -64,9 +64,25 @@ def typed(key: str, hint: Any, value: Any) -> Any:
         found = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
     except ValidationError:
         raise ConfigError(wrong(key, value, hint)) from None
+    if truth_as_number(value, found) is not None:
+        raise ConfigError(wrong(key, value, hint))
     if not _finite(found):
         raise ConfigError(f"{key} must be finite, got {value!r}; give a number that can be written down")
     return found
+
+
+def truth_as_number(given: Any, found: Any) -> list[str] | None:
+    """Where in the given values true or false was read as a number, which it is not; None: nowhere."""
+    if isinstance(given, bool):
+        return [] if isinstance(found, int | float) and not isinstance(found, bool) else None
+    pairs: Iterable[tuple[Any, Any, Any]] = ()
+    if isinstance(given, Mapping):
+        inner = dict(found) if isinstance(found, BaseModel | Mapping) else {}
+        pairs = ((key, value, inner.get(key)) for key, value in given.items())
+    elif isinstance(given, list | tuple) and isinstance(found, list | tuple):
+        pairs = ((place, *pair) for place, pair in enumerate(zip(given, found, strict=False)))
+    inside = ((key, truth_as_number(value, made)) for key, value, made in pairs)
+    return next(([str(key), *where] for key, where in inside if where is not None), None)
 
 
 def _finite(value: Any) -> bool:

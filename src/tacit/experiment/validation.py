@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from tacit.errors import ConfigError
-from tacit.experiment.settings import unknown, words, wrong
+from tacit.experiment.settings import looked_up, truth_as_number, unknown, words, wrong
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -14,12 +14,16 @@ M = TypeVar("M", bound=BaseModel)
 def validated(model: type[M], values: Mapping[str, Any]) -> M:
     """The values as a model; the first thing that is wrong as one sentence with its key and its value."""
     try:
-        return model.model_validate(dict(values))
+        found = model.model_validate(dict(values))
     except ValidationError as error:
         first = error.errors()[0]
         if isinstance(cause := first.get("ctx", {}).get("error"), ConfigError):
             raise cause from None
         raise ConfigError(_sentence(model, first)) from None
+    if (steps := truth_as_number(values, found)) is not None:
+        key = ".".join(steps)
+        raise ConfigError(wrong(key, looked_up(values, key), _annotation(model, steps)[1]))
+    return found
 
 
 _RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "too_short", "string_too_short")

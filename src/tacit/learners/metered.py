@@ -265,7 +265,6 @@ class MeteredGD(Learner):
         for name, positive in (
             ("clip", self.clip),
             ("noise", self.noise),
-            ("lr", self.lr),
             ("memory_weight", self.memory_weight),
         ):
             if positive is not None and not 0 < positive < math.inf:

@@ -47,6 +47,8 @@ FROM_ONE = Range(low=1)
 SHARE = Range(low=0, high=1, open_low=True, open_high=True)
 UP_TO_ONE = Range(low=0, high=1)
 BELOW_ONE = Range(low=0, high=1, open_high=True)
+RATE = Range(low=0, high=1000, open_low=True)
+"""Of learning: what is above it is a typo."""
 
 RANGES = {
     "average": UP_TO_ONE,
@@ -63,7 +65,7 @@ RANGES = {
     "factor": Range(low=1, open_low=True),
     "features": FROM_ONE,
     "fine_tune_epochs": POSITIVE,
-    "fine_tune_lr": POSITIVE,
+    "fine_tune_lr": RATE,
     "finished": NOT_NEGATIVE,
     "hidden": FROM_ONE,
     "kernel": FROM_ONE,
@@ -71,7 +73,7 @@ RANGES = {
     "learner_budget": POSITIVE,
     "learners": FROM_ONE,
     "least": Range(low=0, high=1, open_low=True),
-    "lr": POSITIVE,
+    "lr": RATE,
     "margin": Range(low=-1, high=1),
     "margin_confidence": SHARE,
     "margin_draws": FROM_ONE,
