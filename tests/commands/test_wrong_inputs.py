@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.commands import _shared
-from tacit.errors import LearnerError
+from tacit.commands._asked import asked
+from tacit.errors import ConfigError, LearnerError
 from tacit.experiment import folder as folders
+from tacit.experiment.changes import parsed
 from tacit.privacy.ledger import Ledger
 
 FACTS: dict[str, Any] = {
@@ -43,6 +45,12 @@ SENTENCES = {
     f"{RUN} --set learner.clip=inf": "learner.clip must be finite, got 'inf'",
     f"{RUN} --set learner.batch=0": "batch must be a finite number > 0, got 0",
     f"{RUN} --set learner.lr=1e9": "lr must be a finite number with 0 < lr ≤ 1000, got 1000000000.0",
+    f"{RUN} --epsilon 1 --set budget.epsilon=2": "--epsilon 1 and --set budget.epsilon=2 contradict each other",
+    f"{RUN} --method DPER --set learner=DPCL": "--method DPER and --set learner=DPCL contradict each other",
+    f"{RUN} --seeds 1 --set seeds=[3]": "--seeds 1 and --set seeds=[3] contradict each other; leave one of them out",
+    f"{RUN} --accept-large-delta --set budget.accept_large_delta=false": "--accept-large-delta and --set",
+    "tune visits.yaml --epsilon 1 --set budget.epsilon=2": "--epsilon 1 and --set budget.epsilon=2 contradict",
+    "sweep quickstart --out made --grid learner.lr=1,2 --set learner.lr=3": "--grid learner.lr and --set learner.lr=3",
     f"{RUN} --set kind=[]": "kind = [] is not a kind of configuration",
     f"{RUN} --set model.network=[]": "model.network must be a text, got []",
     f"{RUN} --set learner.method=null": "learner.method must be a text, got None",
@@ -109,6 +117,15 @@ def test_a_run_that_ends_in_its_rehearsal_leaves_no_ledger(
     before = {path.name for path in visits.iterdir()}
     assert CliRunner().invoke(app, RUN.split(" ")).exit_code != 0
     assert {path.name for path in visits.iterdir()} == before
+
+
+def test_what_is_said_twice_in_the_same_way_is_no_contradiction(visits: Path) -> None:
+    (visits / "settings.yaml").write_text("budget.epsilon: 3\n")
+    sets = ["budget.epsilon=1.0", "learner=DPER", "seeds=[0, 1]", "@settings.yaml"]
+    given = asked(sets, "dper", 1.0, 2)
+    assert parsed(given)[-3:] == [("learner.method", "dper"), ("budget.epsilon", 1.0), ("seeds", 2)]
+    with pytest.raises(ConfigError, match=r"--epsilon 1 and --set budget=\{epsilon: 2\} contradict each other"):
+        asked(["budget={epsilon: 2}"], None, 1.0, None)
 
 
 def test_ranges_of_tasks_are_all_of_them(visits: Path) -> None:

@@ -10,10 +10,58 @@ if TYPE_CHECKING:
     from tacit.experiment.config import Accumulation, Config, Sweep
 
 
-def asked(sets: list[str] | None, method: str | None, epsilon: float | None, seeds: int | None) -> list[str]:
-    """All settings of a call: options are short for keys."""
-    short = {"learner": method, "budget.epsilon": epsilon, "seeds": seeds}
-    return [*(sets or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
+def asked(
+    sets: list[str] | None,
+    method: str | None,
+    epsilon: float | None,
+    seeds: int | None,
+    *,
+    accept_large_delta: bool = False,
+) -> list[str]:
+    """All settings of a call: options are short for keys. An option counts more than a file of settings, and must not
+    contradict a key that the call sets itself."""
+    short = {
+        "--method": ("learner.method", method),
+        "--epsilon": ("budget.epsilon", epsilon),
+        "--seeds": ("seeds", seeds),
+        "--accept-large-delta": ("budget.accept_large_delta", accept_large_delta or None),
+    }
+    given = {option: (key, value) for option, (key, value) in short.items() if value is not None}
+    for option, (key, value) in given.items():
+        _refuse_contradiction(option, key, value, sets or [])
+    lines = [f"{key}={str(value).lower() if value is True else value}" for key, value in given.values()]
+    return [*(sets or []), *lines]
+
+
+def _refuse_contradiction(option: str, key: str, value: Any, sets: list[str]) -> None:
+    """Refuse a key that is set to something else than what the option says."""
+    from tacit.experiment.changes import override, parsed
+    from tacit.experiment.settings import MISSING, looked_up
+
+    for one in _own(sets):
+        found = looked_up(override({}, parsed([one])), key)
+        if found is not MISSING and _meant(key, found) != _meant(key, value):
+            with_value = f" {value:g}" if isinstance(value, float) else "" if value is True else f" {value}"
+            raise ConfigError(f"{option}{with_value} and --set {one} contradict each other; leave one of them out")
+
+
+def _own(sets: list[str]) -> list[str]:
+    """What a call sets itself, and not by a file."""
+    return [one for one in sets if not one.startswith("@")]
+
+
+def _meant(key: str, value: Any) -> Any:
+    """A value of a key in one of the ways in which it can be written."""
+    from tacit.experiment.config import learner_name
+
+    if key == "learner.method" and isinstance(value, str):
+        return learner_name(value)
+    if key == "seeds" and isinstance(value, int):
+        return list(range(value))
+    try:
+        return float(value) if key == "budget.epsilon" else value
+    except (TypeError, ValueError):
+        return value
 
 
 def named(what: str, sets: list[str]) -> "Config | Accumulation | Sweep":
@@ -67,6 +115,9 @@ def plan(what: str, grid: list[str], sets: list[str]) -> "Sweep":
     for key, values_of_key in points.items():
         if not values_of_key:
             raise ConfigError(f"--grid {key}= has no values; write them with commas between, such as {key}=1,2")
+    for one in _own(sets):
+        if (key := parsed([one])[0][0]) in points:
+            raise ConfigError(f"--grid {key} and --set {one} contradict each other; leave one of them out")
     values = plain(what)
     changes = parsed(sets)
     if values.get("kind") != "sweep":

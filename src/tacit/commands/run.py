@@ -122,8 +122,7 @@ def run(
     from tacit.experiment.table import show
 
     with sentences():
-        twice = ["budget.accept_large_delta=true"] if accept_large_delta else []
-        config = named(what, [*asked(sets, method, epsilon, seeds), *twice])
+        config = named(what, asked(sets, method, epsilon, seeds, accept_large_delta=accept_large_delta))
         place = _place(what, config, folder, resume=resume)
         if resume and not Path(place).exists():
             raise ConfigError(
