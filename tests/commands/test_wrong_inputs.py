@@ -64,6 +64,13 @@ SENTENCES = {
     f"{RUN} --set model.hidden=[1000000000000]": "more memory than there is",
     "run visits.yaml --ledger new.ledger --out visits.csv": "visits.csv is a file, and a run needs a folder",
     "run visits.yaml --ledger new.ledger --out visits.csv/x": "cannot read or write visits.csv/x: Not a directory",
+    "run visits.csv": "visits.csv is data and no configuration; declare it first by `tacit data declare visits.csv`, "
+    "then run the declaration: tacit run visits.yaml",
+    "sweep visits.csv": "declare it first by `tacit data declare visits.csv`",
+    "tune visits.csv": "declare it first by `tacit data declare visits.csv`",
+    "run a.parquet": "declare it first by `tacit data declare a.parquet`",
+    "run pictures": "the folder pictures holds no run; if images are in it, declare them first by `tacit data declare "
+    "pictures`, then run the declaration",
     "sweep quickstart --out visits.csv": "visits.csv is a file, and a sweep needs a folder",
     "sweep quickstart --out made --grid learner.lr=": "--grid learner.lr= has no values",
     "sweep hassanpour2022/endless --out made": "its base is of the kind 'endless'",
@@ -97,6 +104,8 @@ SENTENCES = {
 @pytest.mark.parametrize("line", SENTENCES)
 def test_one_sentence_and_nothing_left_behind(line: str, visits: Path) -> None:
     (visits / "empty").touch()
+    (visits / "a.parquet").touch()
+    (visits / "pictures").mkdir()
     before = {path.name for path in visits.iterdir()}
     result = tacit(*line.split(" "), code=1)
     wrong = [said for said in result.output.splitlines() if said.startswith("error: ")]

@@ -3,6 +3,7 @@
 What a call changes in it (`--set key=value`) is in `changes`.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ SWEEP = "sweep.yaml"
 """In the folder of a sweep: what it runs."""
 DECLARES = {"files", "labels", "columns"}
 """Keys that a declaration of data has and a configuration has not."""
+DATA = (".csv", ".tsv", ".parquet", ".pq", ".npz")
+"""How the names of files of data end. Not .txt, which may be a configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +89,29 @@ def plain(what: str | Path) -> Plain:
     if is_sweep(path):
         return read(path / SWEEP)
     if path.is_file():
+        _refuse_data(path)
         return _from_file(path)
     name = str(what).removesuffix(".yaml")
     if name in preset_names():
         return read(PRESETS / f"{name}.yaml")
+    if path.is_dir():
+        raise ConfigError(
+            f"the folder {what} holds no run; if images are in it, declare them first by `tacit data declare "
+            f"{shlex.quote(str(what))}`, then run the declaration"
+        )
     raise ConfigError(
         f"there is no preset, configuration file or run folder {str(what)!r}; {nearest(name, preset_names())}"
     )
+
+
+def _refuse_data(path: Path) -> None:
+    """Data in place of a declaration are known by their name; nothing in them is read."""
+    if path.suffix.lower() in DATA:
+        declared = path.with_suffix(".yaml")
+        raise ConfigError(
+            f"{path} is data and no configuration; declare it first by `tacit data declare {shlex.quote(str(path))}`, "
+            f"then run the declaration: tacit run {shlex.quote(str(declared))}"
+        )
 
 
 def base_of(what: str) -> Plain:
