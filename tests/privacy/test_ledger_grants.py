@@ -188,7 +188,7 @@ def test_an_open_block_fills_its_filter_at_every_order(ledger, stream) -> None:
         # the filter's, never the odometer's; its limits are whole nano-units
         assert ledger.epsilon(stream) == pytest.approx(filter_.epsilon(BUDGET.delta), abs=1e-8)
         assert ledger.epsilon(stream) <= BUDGET.epsilon
-    with pytest.raises(BudgetExceeded, match=r"asked for ε = .* left in its filter, at its tightest order .*%"):
+    with pytest.raises(BudgetExceeded, match=r"asked for ε = .* has ε = .* left, so that .*% of these reads would fit"):
         ledger.bill([(block, step)], pin="last", holder="me", **WORK)
     assert spent(ledger, block) == [fits * cost[order] for order in filter_.orders]
     assert ledger.verify()

@@ -142,7 +142,7 @@ def test_after_the_save_the_work_is_done(ledger: Ledger, tmp_path: Path) -> None
     with vault.until_saved():
         work(vault, block)
     vault, block = world(ledger, tmp_path)
-    with pytest.raises(BudgetExceeded, match="has been read"):
+    with pytest.raises(BudgetExceeded, match="give new records as a new task"):
         work(vault, block)
 
 

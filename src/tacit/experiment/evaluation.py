@@ -83,8 +83,8 @@ class Examiner(ABC):
         """Refuse a learner, once it is started, that cannot be asked this way."""
         if self.charges() and learner.like(learner.stream_.tasks[0]) is not None:
             raise ConfigError(
-                f"the records of {type(learner).__name__} are behind a filter, which takes no list of queries; give a "
-                "public test set, or evaluation.test = 'none'"
+                f"{type(learner).__name__} chooses what it reads as it goes (behind a Rényi filter), so its accuracy "
+                "cannot be a charged query on the same records; give a public test set, or evaluation.test = 'none'"
             )
 
 

@@ -150,8 +150,8 @@ class AdaptiveDPSGD(NaiveDPSGD):
             if done:
                 if not room.fits(self._plan(task, steps, self.most * first).event):
                     self.stopped_ = (
-                        f"{task.name!r} ended after {done} of {total} steps: what its filter has left does not allow "
-                        f"{steps} more with noise up to {self.most * first:.4g}"
+                        f"{task.name!r} ended after {done} of {total} steps: what is left of its budget (its filter) "
+                        f"does not allow {steps} more with noise up to {self.most * first:.4g}"
                     )
                     break
                 accuracy = self._accuracy(task, done, watch, query, vault)
@@ -272,6 +272,7 @@ class AdaptiveDPSGD(NaiveDPSGD):
             raise LearnerError(f"power must be > 0 and usual_size ≥ 1, got {self.power} and {self.usual_size}")
         if self.budget.adjacency is Adjacency.REPLACE_ONE:
             raise LearnerError(
-                "noise that is chosen as one goes needs a Rényi filter, and Poisson sampling has no Rényi bound under "
-                "replace-one; use add-or-remove, or NaiveDPSGD, whose plan is fixed"
+                "noise that is chosen as one goes cannot be accounted for under replace-one (its filter needs a Rényi "
+                "bound, and Poisson sampling has no Rényi bound under replace-one); use budget.adjacency = "
+                "'add-or-remove', or NaiveDPSGD, whose plan is fixed"
             )

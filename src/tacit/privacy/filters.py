@@ -59,8 +59,8 @@ class RenyiFilter:
         shape = np.array(rdp_curve(gaussian(1.0) if like is None else like, budget.adjacency))
         if not np.any(np.isfinite(shape) & (shape > 0)):
             raise PlanError(
-                f"an open block cannot be made like an event without a Rényi bound under {budget.adjacency}; "
-                "commit the block's whole plan instead, or use add-or-remove"
+                f"reads like this one cannot be chosen as one goes under {budget.adjacency} (no Rényi bound is known); "
+                "use add-or-remove, or a learner whose plan is fixed (in code, commit the block's whole plan)"
             )
         low, high = 0.0, 1.0
         while rdp_to_epsilon(high * shape, delta) <= budget.epsilon:
@@ -74,7 +74,10 @@ class RenyiFilter:
         each = rdp.conversions(limits, delta, np.array(ORDERS))
         keep = np.isfinite(limits) & (limits > 0) & (each <= _USEFUL * max(budget.epsilon, float(np.min(each))))
         if not np.any(keep) or np.min(limits[keep]) * UNITS < 1:
-            raise PlanError(f"no Rényi order gives {budget}; commit the block's whole plan instead, or raise epsilon")
+            raise PlanError(
+                f"a budget of {budget} is too small for reads that are chosen as one goes (no Rényi order gives it); "
+                "raise epsilon, or use a learner whose plan is fixed (in code, commit the block's whole plan)"
+            )
         return cls(
             orders=tuple(o for o, kept in zip(ORDERS, keep, strict=True) if kept),
             limits=tuple(float(b) for b, kept in zip(limits, keep, strict=True) if kept),

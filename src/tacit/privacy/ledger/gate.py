@@ -31,7 +31,8 @@ from tacit.privacy.ledger.tables import streams
 from tacit.privacy.ledger.terms import StreamTerms
 from tacit.privacy.policy import Policy
 
-ADVICE = "use more noise, fewer steps or a smaller rate (a plan's for_budget finds one that fits)"
+ADVICE = "use more noise, fewer steps or a smaller batch (in code, a plan's for_budget finds one that fits)"
+ADVICE_CAP = "use more noise or fewer steps, or have a larger unit_cap adopted (tacit policy adopt)"
 
 
 class Where(NamedTuple):
@@ -73,7 +74,7 @@ def _check_stream(connection: Connection, stream: Row[Any], extra: dict[int, tup
         return  # every open block holds one k-th of the filter
     curve, extra_delta = profile.top(connection, groups, k, budget.adjacency, prices)
     if not stream.fixed_schedule:
-        _check_filter(curve, extra_delta, RenyiFilter.for_budget(budget), stream.name, budget)
+        _check_filter(curve, extra_delta, f"stream {stream.name!r}", budget, ADVICE)
         return
     exact = recurring.worst(connection, groups, k, budget, prices, ahead=True)
     if exact is not None and within(exact, budget):
@@ -106,18 +107,21 @@ def _refuse(name: str, k: int, nano: int, budget: Budget) -> None:
     )
 
 
-def _check_filter(curve: Any, extra: float, limit: RenyiFilter, what: str, budget: Budget) -> None:
+def _check_filter(curve: Any, extra: float, what: str, budget: Budget, advice: str) -> None:
+    limit = RenyiFilter.for_budget(budget)
     if extra > 0:
         raise BudgetExceeded(
-            f"{what!r} is gated by a Rényi filter and cannot hold an additive δ of {extra:g}; use a Gaussian mechanism"
+            f"the reads asked for need a δ of {extra:g} of their own, and the limit of {what} has no room for one (its "
+            "Rényi filter holds no additive δ); use a learner with Gaussian noise only, and declared labels"
         )
     needed = dict(zip(ORDERS, cost_units(tuple(curve)), strict=True))
     over = [o for o, most in zip(limit.orders, limit.limit_units, strict=True) if needed[o] > most]
     if over:
         asked = rdp_to_epsilon([needed[o] * profile.NANO for o in limit.orders], budget.delta, limit.orders)
         raise BudgetExceeded(
-            f"one unit of {what!r} would exceed its filter of ε = {budget.epsilon:g} at {len(over)} of "
-            f"{len(limit.orders)} Rényi orders (ε = {asked:.4g} in all); {ADVICE}"
+            f"the reads asked for do not fit what one {budget.unit} may lose over {what}, ε = {budget.epsilon:g} at "
+            f"δ = {budget.delta:g} (with them ε = {asked:.4g}, too much at {len(over)} of the {len(limit.orders)} "
+            f"Rényi orders of its filter); {advice}"
         )
 
 
@@ -187,7 +191,7 @@ def _check_curves(tops: Mapping[str, tuple[Any, float]], policy: Policy, cap: Bu
     for slot in policy.slots(tops):
         total = total + np.max([tops[name][0] for name in slot], axis=0)
         extra += max(tops[name][1] for name in slot)
-    _check_filter(total, extra, RenyiFilter.for_budget(cap), "all streams (unit_cap)", cap)
+    _check_filter(total, extra, "all streams (the policy's unit_cap)", cap, ADVICE_CAP)
 
 
 def check_new(connection: Connection, terms: StreamTerms, policy: Policy) -> None:

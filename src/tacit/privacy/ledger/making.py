@@ -151,7 +151,8 @@ def _same_facts(found: Row[Any], size: int, labels: Sequence[Any]) -> None:
         raise LedgerError(f"task {found.task!r} was declared with size {found.size}, got {size}; keep the declared one")
     if found.labels != canonical([_plain(label) for label in labels]):
         raise LedgerError(
-            f"task {found.task!r} was declared with other labels, {found.labels}; keep them, or use vault.with_labels"
+            f"task {found.task!r} was declared with other labels, {found.labels}; keep them (in code, "
+            "vault.with_labels takes others)"
         )
 
 

@@ -140,13 +140,14 @@ def _why_not(states: set[str]) -> str:
     """Three situations, three ways out."""
     if states & {"RESERVED", "CHARGED"}:
         return (
-            "is held by an unfinished grant; finish or close it, or, after a crash, ask again with the same store, "
-            "plan, initial weights, loss and work (a reservation that was never used lapses after an hour)"
+            "is held by an unfinished grant, that is by work which began and did not end; go on with that run by "
+            "--resume (in code: finish or close the grant, or, after a crash, ask again with the same store, plan, "
+            "initial weights, loss and work; a reservation that was never used lapses after an hour)"
         )
     if states:
         return (
-            "has been read, and what was billed then is all that may ever be read of it; use what was released, admit "
-            "new records as a new task, or next time commit several reads at once with vault.commit"
+            "has been read, and what was charged then is all that may ever be read of it; use what was released, or "
+            "give new records as a new task (in code, vault.commit charges several reads at once, before the first)"
         )
     return "is committed to other reads than this one; use one of the plans that were committed"
 
@@ -157,7 +158,8 @@ def _open(connection: Connection, row: Row[Any], events: Sequence[DpEvent]) -> t
     extra = sum(additive_delta(event) for event in events)
     if extra > 0:
         raise BudgetExceeded(
-            f"{_said(row)} is open and cannot hold an additive δ of {extra:g}; admit it as committed, or use a Gaussian"
+            f"{_said(row)} takes reads that are chosen as one goes (it is an open block), and none with an additive δ "
+            f"of {extra:g}; use Gaussian noise, or admit it as committed"
         )
     query = select(curves).where(curves.c.block_id == row.id).order_by(curves.c.place)
     rows = connection.execute(query).all()
@@ -169,8 +171,8 @@ def _open(connection: Connection, row: Row[Any], events: Sequence[DpEvent]) -> t
         left = rdp_to_epsilon([(one.limit - one.spent) * NANO for one in rows], budget.delta, orders)
         share = min((one.limit - one.spent) / cost for one, cost in zip(rows, costs, strict=True) if cost > 0)
         raise BudgetExceeded(
-            f"{_said(row)} was asked for ε = {asked:.4g} and has ε = {left:.4g} left in its filter, at its tightest "
-            f"order {max(0.0, share):.1%} of these reads would fit; {gate.ADVICE}"
+            f"{_said(row)} was asked for ε = {asked:.4g} and has ε = {left:.4g} left, so that "
+            f"{max(0.0, share):.1%} of these reads would fit (at the tightest order of its Rényi filter); {gate.ADVICE}"
         )
     return costs
 
