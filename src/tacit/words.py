@@ -14,8 +14,13 @@ def nearest(name: str, valid: Iterable[str], first: Sequence[str] = ()) -> str:
         return "there is none"
     if near := [*first, *close(name, names)]:
         return f"did you mean {', '.join(near)}?"
+    return f"there {'is' if len(names) == 1 else 'are'} {listed(names)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some names, and how many more there are."""
     more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    return f"there {'is' if len(names) == 1 else 'are'} {', '.join(names[:FEW])}{more}"
+    return f"{', '.join(names[:FEW])}{more}"
 
 
 def close(name: str, valid: Iterable[str]) -> list[str]:

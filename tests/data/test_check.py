@@ -183,3 +183,13 @@ def test_a_wrong_declaration_is_checked_part_by_part(visits: Path) -> None:
     found = {finding.what: finding for finding in check(place)}
     assert (found["declaration"].ok, found["train"].ok, found["test"].ok) == (True, False, False)
     assert "'patient' holds texts" in found["train"].says and "there is no" in found["test"].says
+
+
+def test_what_can_be_said_of_texts_without_a_look(visits: Path) -> None:
+    """The names of the columns that are read as numbers, the same whatever is in them."""
+    place = write_template(visits, Answers(label="label", labels="0..1", tasks=("jan",), size=3))
+    before = {finding.what: finding for finding in check(place)}["features"]
+    assert before.ok and "3 columns read as numbers: age, patient, month; " in before.says
+    assert "list a text column's values under `categories`" in before.says and "--look" in before.says
+    visits.write_text("age,patient,month,label\n1,2,3,0\n")
+    assert {finding.what: finding for finding in check(place)}["features"] == before

@@ -1,7 +1,8 @@
 """Is the data there, and is it what it should be? For a declaration nothing is said of values or counts."""
 
 import hashlib
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tacit.data.own import keep_apart, open_path
 from tacit.data.samples import DataSet, Samples
 from tacit.data.tables import Table
 from tacit.errors import DataError
-from tacit.words import counted
+from tacit.words import counted, listed
 
 MD5 = {
     "mnist": {
@@ -130,8 +131,20 @@ def _declared(path: Path) -> Iterator[Finding]:
         except DataError as error:
             yield Finding(what=part, ok=False, says=str(error))
         else:
-            kinds = "; features outside `categories` are taken as numbers" if isinstance(reader, Table) else ""
+            kinds = ""
             if isinstance(reader, Table) and reader.lists and part == "train" and not declared.public:
                 kinds += f"; how long the lists of {reader.lists[0]!r} are is private, and --look shows it to the owner"
             says = f"{file} can be read as declared, records of shape {reader.shape}{kinds}"
             yield Finding(what=part, ok=True, says=says)
+            if isinstance(reader, Table) and part == "train" and not declared.public and (names := reader.as_numbers):
+                yield Finding(what="features", ok=True, says=_as_numbers(path, names))
+
+
+def _as_numbers(path: Path, names: Sequence[str]) -> str:
+    """What a private table's owner has to know of columns of texts, from public names alone."""
+    columns = counted(len(names), "column")
+    return (
+        f"{columns} read as numbers: {listed(names)}; a text in one becomes `fill` and teaches nothing, so list a text "
+        "column's values under `categories`, or name only the others in `features` (which cells are texts is private: "
+        f"the owner sees it by tacit data check {shlex.quote(str(path))} --look)"
+    )

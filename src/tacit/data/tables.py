@@ -75,6 +75,12 @@ class Table:
             name for name, kind in kinds.items() if columns.is_list(kind) and not pa.types.is_fixed_size_list(kind)
         )
 
+    @property
+    def as_numbers(self) -> tuple[str, ...]:
+        """The features of which a cell is read as a number, whatever it holds."""
+        plain = [name for name in self.features if name not in self._declared.categories]
+        return tuple(name for name in plain if not columns.is_list(self.source.schema.field(name).type))
+
     def labels(self, part: Any) -> Array:
         """The labels in these rows."""
         return columns.labels(part.column(self._declared.columns.label), self._declared.labels, self._decimal)
