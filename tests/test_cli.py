@@ -1,16 +1,23 @@
 """The command as a whole: its groups, help, completion and exit codes; and that it starts without torch."""
 
 import os
+import signal
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from tacit import Budget, Ledger, stopped
 from tacit.cli import GROUPS, app
 from tacit.commands._shared import sentences
 from tacit.errors import TacitError
+from tacit.privacy import touched
+from tacit.privacy.ledger import StreamTerms
 
+TERMS = StreamTerms(name="scans", budget=Budget(epsilon=1.0, delta=1e-5))
 COMMANDS = [command.name or "" for command in app.registered_commands]
 
 
@@ -56,6 +63,46 @@ def test_the_command_starts_without_what_it_does_not_need() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split(maxsplit=1) == ["0", "[]\n"], done.stderr
+
+
+START = """
+import os, signal, sys
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupted())
+sys.argv = ["tacit", *{words!r}]
+from tacit.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["typer", "tacit.commands.keys", "torch", "tacit.experiment.runner"])
+def test_ctrl_c_while_it_is_loaded_is_one_line(name: str, tmp_path: Path) -> None:
+    code = START.format(name=name, words=["run", "quickstart", "--out", str(tmp_path / "r")])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr == "stopped; nothing was charged by this call\n" and done.stdout == ""
+    assert done.returncode in (130, -signal.SIGINT)  # a shell says 130 for both
+    assert not (tmp_path / "r").exists()
+
+
+def test_ctrl_c_says_nothing_was_charged_only_while_that_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(touched, "_written", False)
+    with Ledger.throwaway() as book:
+        book.stream(replace(TERMS, public=True))
+    assert stopped.sentence() == "stopped; nothing was charged by this call"
+    with Ledger(tmp_path / "l") as book:
+        assert stopped.sentence() == "stopped; nothing was charged by this call"
+        book.stream(TERMS)
+    assert stopped.sentence().startswith("stopped; what was charged stays charged")
+
+    def pressed() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tacit.experiment.loading.presets", pressed)
+    result = CliRunner().invoke(app, ["presets"])
+    assert result.exit_code == 130 and result.stderr == stopped.sentence() + "\n"
 
 
 def test_tab_completion_knows_the_commands() -> None:

@@ -1,5 +1,20 @@
-"""`python -m tacit` is the command `tacit`."""
+"""`python -m tacit` is the command `tacit`. Ctrl-C while it is loaded is one line, as it is later."""
 
-from tacit.cli import app
+import sys
 
-app(prog_name="tacit")
+
+def main() -> None:
+    """Run the command."""
+    try:
+        from tacit.cli import app
+
+        app(prog_name="tacit")
+    except KeyboardInterrupt:
+        from tacit.stopped import STOPPED, sentence
+
+        print(sentence(), file=sys.stderr)
+        sys.exit(STOPPED)
+
+
+if __name__ == "__main__":
+    main()

@@ -19,13 +19,12 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from tacit.errors import LedgerError, TacitError
+from tacit.stopped import STOPPED, sentence
 
 if TYPE_CHECKING:
     from tacit.experiment.config import Config
     from tacit.privacy.ledger import Ledger, LedgerView, StreamTerms
 
-STOPPED = 130
-"""Exit code after Ctrl-C."""
 MISTAKE = 3
 """Exit code after an error that tacit did not foresee."""
 TRACEBACK = "TACIT_TRACEBACK"
@@ -59,11 +58,19 @@ class OneSentence(TyperGroup):
 
     A traceback may quote records, so the owner has to ask for it."""
 
+    def make_context(self, *given: Any, **named: Any) -> Any:
+        try:
+            return super().make_context(*given, **named)
+        except KeyboardInterrupt:
+            _stop()
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except (typer.Exit, typer.Abort):
             raise
+        except KeyboardInterrupt:
+            _stop()
         except TacitError as error:
             _fail(str(error), 1)
         except OSError as error:
@@ -90,9 +97,15 @@ class OneSentence(TyperGroup):
 TOO_LARGE = "this needs more memory than there is; use a smaller model, batch or file"
 
 
-def _fail(sentence: str, code: int) -> NoReturn:
-    err.print(Text.assemble(("error: ", "red"), sentence))
+def _fail(said: str, code: int) -> NoReturn:
+    err.print(Text.assemble(("error: ", "red"), said))
     raise typer.Exit(code) from None
+
+
+def _stop() -> NoReturn:
+    """After Ctrl-C where no run was there to stop between two steps."""
+    err.print(Text(sentence(), style="yellow"))
+    raise typer.Exit(STOPPED) from None
 
 
 def _of_system(error: OSError) -> str:

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from tacit.errors import TacitError
 from tacit.experiment.events import Said, Stop, Tell
+from tacit.privacy.touched import touch
 
 
 class WorkerError(TacitError):
@@ -65,6 +66,8 @@ def run_workers(
     waiting, running = list(seeds), dict[int, Worker]()
     lines: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
     failure: Exception | None = None
+    if ledger is not None:
+        touch()
     try:
         while running or (waiting and failure is None and not stop.asked):
             while waiting and len(running) < processes and failure is None and not stop.asked:

@@ -21,6 +21,7 @@ from tacit.privacy.ledger.chain import Transaction
 from tacit.privacy.ledger.prices import Prices
 from tacit.privacy.ledger.terms import Head, Summary
 from tacit.privacy.policy import Cap, Policy
+from tacit.privacy.touched import touch
 
 
 class Book:
@@ -164,6 +165,8 @@ class Book:
                 outer.broken = True
                 raise
             return
+        if self._anchor is not None:
+            touch()
         with writing(self._engine, self.path, self._anchor) as txn:
             self._local.txn = txn
             try:
