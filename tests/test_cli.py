@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tacit import Budget, Ledger, stopped
+from tacit import Budget, Ledger
 from tacit.cli import GROUPS, app
+from tacit.commands import _stopped as stopped
 from tacit.commands._shared import sentences
 from tacit.errors import TacitError
 from tacit.privacy import touched

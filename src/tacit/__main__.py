@@ -10,7 +10,7 @@ def main() -> None:
 
         app(prog_name="tacit")
     except KeyboardInterrupt:
-        from tacit.stopped import STOPPED, sentence
+        from tacit.commands._stopped import STOPPED, sentence
 
         print(sentence(), file=sys.stderr)
         sys.exit(STOPPED)

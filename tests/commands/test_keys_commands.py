@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from shell import tacit
 
 from tacit import Ledger
@@ -27,6 +28,22 @@ def test_keys_can_be_backed_up_and_restored(book: Path, tmp_path: Path) -> None:
     tacit("keys", "restore", sealed, "--ledger", book, "--passphrase", PASSPHRASE)
     assert json.loads(keys.read_bytes()) == json.loads(before)
     tacit("ledger", "verify", "--ledger", book)
+
+
+def test_without_a_terminal_the_passphrase_comes_from_the_environment(
+    book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TACIT_PASSPHRASE", raising=False)
+    words = ("keys", "backup", tmp_path / "sealed", "--ledger", book)
+    for asked in (words, ("keys", "restore", book, "--ledger", book)):
+        assert tacit(*asked, code=1).output == (
+            "error: the passphrase is asked for on a terminal, and there is none here; give it by the environment "
+            "variable TACIT_PASSPHRASE\n"
+        )
+    assert not (tmp_path / "sealed").exists()
+    monkeypatch.setenv("TACIT_PASSPHRASE", PASSPHRASE)
+    tacit(*words)
+    assert (tmp_path / "sealed").exists()
 
 
 def test_rotation_keeps_the_ledger_working(book: Path) -> None:

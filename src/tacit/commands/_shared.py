@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
+from tacit.commands._stopped import STOPPED, sentence
 from tacit.errors import LedgerError, TacitError
-from tacit.stopped import STOPPED, sentence
 
 if TYPE_CHECKING:
     from tacit.experiment.config import Config

@@ -1,7 +1,8 @@
 """`tacit keys`: the secret keys of a ledger."""
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,24 +12,38 @@ from tacit.errors import TacitError
 keys = typer.Typer(no_args_is_help=True, help="The secret keys of a ledger: back up, restore, rotate; signing keys.")
 
 
-def passphrase_option(*, new: bool) -> Any:
-    """An option that is asked for where it is absent; a new one twice, because a typo would make a backup worthless."""
-    words = "At least 12 characters; asked for if absent."
-    return typer.Option(
-        "--passphrase", prompt=True, hide_input=True, confirmation_prompt=new, envvar="TACIT_PASSPHRASE", help=words
-    )
+Passphrase = Annotated[
+    str | None,
+    typer.Option(
+        envvar="TACIT_PASSPHRASE",
+        help="At least 12 characters; asked for on a terminal if absent. Without a terminal, use the environment "
+        "variable: an option can be seen by others on the machine.",
+    ),
+]
+
+
+def _asked(passphrase: str | None, *, new: bool) -> str:
+    """The passphrase as given, or as typed; a new one twice, because a typo would make a backup worthless."""
+    if passphrase is not None:
+        return passphrase
+    if not sys.stdin.isatty():
+        raise TacitError(
+            "the passphrase is asked for on a terminal, and there is none here; give it by the environment variable "
+            "TACIT_PASSPHRASE"
+        )
+    return str(typer.prompt("Passphrase", hide_input=True, confirmation_prompt=new))
 
 
 @keys.command("backup")
-def backup(file: Path, ledger: LedgerPath, passphrase: Annotated[str, passphrase_option(new=True)]) -> None:
+def backup(file: Path, ledger: LedgerPath, passphrase: Passphrase = None) -> None:
     """Write the ledger's keys, encrypted, to FILE. Keep it apart from the ledger and from the passphrase."""
     with sentences(), existing(ledger) as book:
-        write_new(file, book.keys.backup(passphrase))
+        write_new(file, book.keys.backup(_asked(passphrase, new=True)))
         out.print(f"wrote {file}")
 
 
 @keys.command("restore")
-def restore(file: Path, ledger: LedgerPath, passphrase: Annotated[str, passphrase_option(new=False)]) -> None:
+def restore(file: Path, ledger: LedgerPath, passphrase: Passphrase = None) -> None:
     """Put backed-up keys beside the ledger; never over existing ones."""
     from tacit.privacy.keys import KeyRing
 
@@ -36,7 +51,7 @@ def restore(file: Path, ledger: LedgerPath, passphrase: Annotated[str, passphras
         place = Path(f"{ledger}.keys")
         if not ledger.exists():
             raise TacitError(f"there is no ledger at {ledger}; restore the ledger file first, then its keys")
-        KeyRing.restore(read(file), passphrase, place)
+        KeyRing.restore(read(file), _asked(passphrase, new=False), place)
         try:
             existing(ledger).close()
         except TacitError:  # other keys, a roll-back, a lock: its sentence says which, and nothing stays behind

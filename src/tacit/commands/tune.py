@@ -13,9 +13,9 @@ from rich.text import Text
 
 from tacit.commands._asked import asked, base
 from tacit.commands._shared import Json, cap_asked, err, out, sentences, stopping
+from tacit.commands._stopped import STOPPED
 from tacit.commands.run import Quiet, Sets, TheLedger, UnitCap, What, plain_name
 from tacit.errors import ConfigError
-from tacit.stopped import STOPPED
 
 if TYPE_CHECKING:
     from tacit.experiment.search import Found
