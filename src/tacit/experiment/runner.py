@@ -113,6 +113,7 @@ def run(
                 said(Said(kind="notice", name=f"{until} is learnt already; nothing was read, learnt or charged"))
             return summary.read(config, place)
         if info is not None and book is not None:
+            point_ahead(book, place)  # a kill may come before the ledger is made
             write_arrivals(place, there or ())
             _refuse_unworkable(config, place, stream, book, cap, goal)
             point_to(book, place, cap)
@@ -160,7 +161,6 @@ def _refuse_unworkable(
     config: Config, place: RunFolder, stream: Streams | None, ledger: Path, cap: new_ledger.Cap | None, goal: int | None
 ) -> None:
     """Plan and rehearse a run on private data before its ledger is made: one that is refused leaves none."""
-    point_ahead(ledger, place)  # a kill may come meanwhile
     seed = config.seeds[0]
     opened = _first_stream(config, stream)
     with new_ledger.as_made(ledger, cap) as book, threads(config.threads or 1):
@@ -262,23 +262,23 @@ def _allows_unsafe(ledger: str | Path | None) -> bool:
 
 
 def point_ahead(ledger: Path, place: RunFolder) -> None:
-    """Write down which ledger a run that has none yet will charge to."""
-    begun = place.ledger()
-    if "id" not in begun and begun.get("path") != str(ledger):
-        write_json(place.path / "ledger.json", {"kind": "kept", "path": str(ledger)})
-
-
-def point_to(ledger: Path, place: RunFolder, cap: new_ledger.Cap | None = None) -> None:
-    """Write down what --resume charges to. A run goes on with the ledger that it was begun with, wherever that lies by
-    now: another one knows nothing of what was charged."""
+    """Write down which ledger a run that has none yet will charge to. A run goes on with the ledger that it was begun
+    with, wherever that lies by now: another one knows nothing of what was charged."""
     begun = place.ledger()
     if "id" not in begun:
-        point_ahead(ledger, place)  # a kill may come in between
-        new_ledger.make(ledger, cap)
+        if begun.get("path") != str(ledger):
+            write_json(place.path / "ledger.json", {"kind": "kept", "path": str(ledger)})
     elif not ledger.exists():
         raise ConfigError(f"the ledger of {place.path} is not at {ledger}; say by --ledger where it is now")
     else:
         _check_begun(ledger, begun, place)
+
+
+def point_to(ledger: Path, place: RunFolder, cap: new_ledger.Cap | None = None) -> None:
+    """Write down what --resume charges to; a ledger that is not there yet is made."""
+    point_ahead(ledger, place)  # before it is made: a kill may come in between
+    if "id" not in place.ledger():
+        new_ledger.make(ledger, cap)
     write_json(place.path / "ledger.json", _kept(ledger))
 
 
