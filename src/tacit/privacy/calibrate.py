@@ -27,7 +27,7 @@ TOLERANCE = 1e-4
 """How close, relatively, a calibrated number is to the best one."""
 MOST_CHOICES = 12
 """So many choices of lists are priced one by one; beyond, the sum of the largest Rényi curves is the bound."""
-MOST_NOISE, LEAST_NOISE = 1e7, 1e-3
+MOST_NOISE, LEAST_NOISE = 1e6, 1e-3
 """Between them a noise that fits is looked for."""
 _MOST_STEPS, _LEAST_RATE = 10**9, 1e-12
 _MOST_TRIALS = 60

@@ -13,7 +13,7 @@ from tacit.errors import PlanError
 from tacit.privacy import calibrate, events, toeplitz
 from tacit.privacy.budget import Budget
 
-LEAST_NOISE, MOST_NOISE = 1e-7, 1e6
+LEAST_NOISE, MOST_NOISE = 1e-7, 2 * calibrate.MOST_NOISE
 
 
 def positive(name: str, value: float, hint: str) -> None:
