@@ -223,6 +223,11 @@ def _weight(norms: Tensor, clip: float) -> Tensor:
     return torch.where(finite, weight, torch.zeros_like(norms))
 
 
+def filled(rows: Tensor, more: int) -> Tensor:
+    """The rows, and so many of zeros after them."""
+    return torch.cat([rows, rows.new_zeros(more, *rows.shape[1:])]) if more else rows
+
+
 def at_a_time(model: nn.Module) -> list[int]:
     """How many records at a time its parts want."""
     return [rows for one in model.modules() if isinstance(rows := getattr(one, "at_a_time", None), int)]

@@ -24,7 +24,7 @@ from tacit.privacy.billing import Bill
 from tacit.privacy.budget import Adjacency
 from tacit.privacy.cipher import words
 from tacit.privacy.declared import Block, Read
-from tacit.privacy.exits import at_a_time, chunks, featurise, guarded
+from tacit.privacy.exits import at_a_time, chunks, featurise, filled, guarded
 from tacit.privacy.grid import GridNoise
 from tacit.privacy.keys import SAMPLER, KeyRing
 from tacit.privacy.ledger import Ticket
@@ -172,9 +172,7 @@ class Grant:
             groups = None if sampled.records.single else group.to(device)
             y = sampled.y[index].to(device)
             missing = filling(len(x), self._most) if self._fill and groups is None else 0
-            if missing:
-                x, y = (torch.cat([t, t.new_zeros(missing, *t.shape[1:])]) for t in (x, y))
-            self._clipper.add(total, x, y, groups, filled=missing)
+            self._clipper.add(total, filled(x, missing), filled(y, missing), groups, filled=missing)
 
     def _finish(self, out: Tensor) -> None:
         self._done = True

@@ -131,12 +131,9 @@ def _rounded(
     """Make `out` round(base · ratio + fraction + noise) · unit. Returns the places where the sum may be on the other
     side of a boundary: it is not within `clear` of a whole number."""
     if not out.is_cuda:
-        part = None if fraction is None else fraction.numpy()
-        numbers = base.numpy(), ratio, part, noise.numpy(), clear
-        places = np.empty(_round(*numbers, unit, out.numpy()), dtype=np.int64)
-        if len(places):
-            _find(*numbers, places)
-        return places.tolist()
+        part, doubt = None if fraction is None else fraction.numpy(), np.empty(len(out), dtype=np.bool_)
+        unclear = _round(base.numpy(), ratio, part, noise.numpy(), clear, unit, out.numpy(), doubt)
+        return np.flatnonzero(doubt).tolist() if unclear else []
     scaled = base * ratio
     floor = scaled.floor()
     near = scaled.sub_(floor).add_(noise)
@@ -156,7 +153,9 @@ def _round(
     clear: float,
     unit: float,
     out: NDArray[Any],
+    doubt: NDArray[np.bool_],
 ) -> int:
+    """Fill in `out`, and `doubt` where it may be wrong. Returns at how many places."""
     unclear = 0
     for i in range(len(out)):
         scaled = base[i] * ratio
@@ -164,28 +163,9 @@ def _round(
         near = (scaled - floor) + noise[i] if fraction is None else (scaled - floor) + fraction[i] + noise[i]
         nearest = np.rint(near)
         out[i] = (floor + nearest) * unit
-        unclear += 0 if abs(near - nearest) < clear else 1
+        doubt[i] = not abs(near - nearest) < clear
+        unclear += doubt[i]
     return unclear
-
-
-@compiled()
-def _find(
-    base: NDArray[np.float64],
-    ratio: float,
-    fraction: NDArray[np.float64] | None,
-    noise: NDArray[np.float64],
-    clear: float,
-    places: NDArray[np.int64],
-) -> None:
-    """The places that `_round` counts."""
-    found = 0
-    for i in range(len(base)):
-        scaled = base[i] * ratio
-        floor = np.floor(scaled)
-        near = (scaled - floor) + noise[i] if fraction is None else (scaled - floor) + fraction[i] + noise[i]
-        if not abs(near - np.rint(near)) < clear:
-            places[found] = i
-            found += 1
 
 
 def _doubt(terms: Sequence[Term]) -> float:

@@ -15,7 +15,7 @@ from tacit.data.records import Records
 from tacit.errors import VaultError
 from tacit.gradients import Clipper, check_independent
 from tacit.privacy.declared import Loss, Read
-from tacit.privacy.exits import at_a_time
+from tacit.privacy.exits import at_a_time, filled
 from tacit.privacy.still import beside, frozen, is_random
 
 _ROWS = 4
@@ -143,10 +143,9 @@ def check_training(read: Read, records: Records, model: nn.Module, loss: Loss, c
 def _check_filling(rows: Tensor, y: Tensor, clipper: Clipper) -> None:
     """Refuse a model or a loss to which rows of zeros at the end of a batch make a difference."""
     found = []
-    for filled in (1, 2):
+    for more in (1, 2):
         total = clipper.total()
-        x, labels = (torch.cat([t, t.new_zeros(filled, *t.shape[1:])]) for t in (rows, y))
-        clipper.add(total, x, labels, filled=filled)
+        clipper.add(total, filled(rows, more), filled(y, more), filled=more)
         found.append(total.values())
     if not torch.allclose(found[0], found[1], rtol=1e-3, atol=1e-4 * clipper.sensitivity):
         raise VaultError(
