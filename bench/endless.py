@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from tacit.data.stream import Stream, StreamInfo, Task
-from tacit.experiment.endless import run_endless
-from tacit.experiment.endless_config import Endless
-from tacit.experiment.events import Said
-from tacit.learners.core import Core
+from tacit.experiment.config.endless_config import Endless
+from tacit.experiment.progress import Event
+from tacit.experiment.runs.endless import run_endless
+from tacit.learners.base.learner import Learner
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Vault
 
@@ -117,7 +117,7 @@ def main() -> None:
         if not isinstance(vars(Ledger)[name], classmethod | staticmethod):
             parts.watch(Ledger, name, "ledger")
     parts.watch(Vault, "certificate", "certificate")
-    parts.watch(Core, "learn", "learn")
+    parts.watch(Learner, "learn", "learn")
     with tempfile.TemporaryDirectory() as made:
         folder: Path = given.out or Path(made) / "run"
         print(f"{given.learner}; milliseconds a task")
@@ -125,7 +125,7 @@ def main() -> None:
             " ".join(f"{name:>8}" for name in ("tasks", "ledger", "certif.", "learn", "rest", "RSS MB", "book MB", "ε"))
         )
 
-        def hear(said: Said) -> None:
+        def hear(said: Event) -> None:
             if said.kind == "begin":
                 parts.take()
             if said.kind == "task" and (said.task + 1) % given.every == 0:
@@ -134,7 +134,7 @@ def main() -> None:
                 times = " ".join(f"{ms[name]:8.2f}" for name in ("ledger", "certificate", "learn", "rest"))
                 print(f"{said.task + 1:8,} {times} {resident():8.0f} {book:8.1f} {said.epsilon:8.4f}", flush=True)
 
-        run_endless(config, folder, resume=True, tasks=given.tasks, stream=stream, tell=hear)
+        run_endless(config, folder, resume=True, tasks=given.tasks, stream=stream, progress=hear)
 
 
 if __name__ == "__main__":

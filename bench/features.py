@@ -38,11 +38,12 @@ from torch import nn  # noqa: E402
 
 import gpu  # noqa: E402
 import models  # noqa: E402
-from tacit.experiment.extraction import Extractor  # noqa: E402
-from tacit.experiment.feature_cache import FeatureCache  # noqa: E402
 from tacit.models.adapters import pretrained  # noqa: E402
-from tacit.models.backbones import Backbone, Parts  # noqa: E402
+from tacit.models.backbone_parts import Parts  # noqa: E402
+from tacit.models.backbones import Backbone  # noqa: E402
 from tacit.models.preprocess import HALF, Preprocess  # noqa: E402
+from tacit.privacy.vault.intake.extraction import Extractor  # noqa: E402
+from tacit.privacy.vault.intake.feature_cache import FeatureCache  # noqa: E402
 
 TARGET, STEP_TARGET = 0.85, 1.05
 STEPS, WARM = 20, 6
@@ -75,7 +76,7 @@ def _wait(device: str) -> None:
 def measure(device: str, count: int, compiled: bool) -> list[dict[str, object]]:
     tiny = device == "cpu"
     backbone, pixels = net(tiny)
-    extractor = Extractor(backbone, device, compiled=compiled)
+    extractor = Extractor(backbone, backbone.width, device, compiled=compiled)
     bare = torch.compile(backbone.body, dynamic=False) if compiled else backbone.body
     records, batch = (256, 8) if tiny else (8192, 512)
     prepared = torch.randn(batch, 3, pixels, pixels, device=device)
@@ -93,7 +94,7 @@ def measure(device: str, count: int, compiled: bool) -> list[dict[str, object]]:
 
         def extract(pictures: np.ndarray = pictures) -> None:
             with tempfile.TemporaryDirectory() as folder:
-                FeatureCache(Path(folder), backbone, extractor).take(pictures)
+                FeatureCache(Path(folder), backbone.key, backbone.width, extractor).features(pictures)
 
         forward(), extract()  # warm
         times = [(seconds(forward, device), seconds(extract, device)) for _ in range(count)]
@@ -110,8 +111,8 @@ def measure(device: str, count: int, compiled: bool) -> list[dict[str, object]]:
 
 def steps(device: str, count: int) -> list[dict[str, object]]:
     """Steps of both learners in turn, each on all of its records at once: the batch is the same in every step."""
-    from tacit.learners.ensemble import PEFTEnsemble
-    from tacit.learners.naive import NaiveDPSGD
+    from tacit.learners.baselines.naive import NaiveDPSGD
+    from tacit.learners.experts.ensemble import PEFTEnsemble
 
     tiny = device == "cpu"
     batch = 8 if tiny else 256
@@ -153,20 +154,22 @@ def steps(device: str, count: int) -> list[dict[str, object]]:
 def one_task(learner: Any, x: np.ndarray, y: np.ndarray) -> float:
     """Median seconds of a step, from the start of one to the start of the next; the device is not made to wait."""
     from tacit.data.stream import StreamInfo
-    from tacit.learners.learner import admit
+    from tacit.learners.base.callbacks import Callback, Step
+    from tacit.learners.base.task_loop import admit
     from tacit.privacy.ledger import Ledger
     from tacit.privacy.vault import Vault
 
     info = StreamInfo.uniform("s", labels=range(10), shape=PICTURE, size=len(x), tasks=1, public=True)
     stamps: list[Any] = []
 
-    def watch(_step: object) -> None:
-        stamp = torch.cuda.Event(enable_timing=True) if learner.device == "cuda" else time.perf_counter()
-        if not isinstance(stamp, float):
-            stamp.record()
-        stamps.append(stamp)
+    class Stamps(Callback):
+        def on_step(self, step: Step) -> None:
+            stamp = torch.cuda.Event(enable_timing=True) if learner.device == "cuda" else time.perf_counter()
+            if not isinstance(stamp, float):
+                stamp.record()
+            stamps.append(stamp)
 
-    learner.watch = watch
+    learner.callback = Stamps()
     learner.start(info)
     with Ledger.throwaway() as ledger:
         vault = Vault(ledger)

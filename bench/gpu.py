@@ -103,7 +103,7 @@ def private(
 def _noise(source: str, total: ExactSum) -> Callable[[], Tensor]:
     """torch: normals of torch's generator on the exact sum, which is no guarantee. cipher: what the vault does."""
     if source == "cipher":
-        from tacit.privacy.grid import GridNoise
+        from tacit.privacy.randomness.grid import GridNoise
 
         key = bytes(range(32))  # a bench has no secret
         noise, counter = GridNoise(len(total.flat), key, NOISE * CLIP, total.flat.device), iter(range(1 << 62))

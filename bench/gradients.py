@@ -28,7 +28,7 @@ import models
 from _timing import Step, peak_extra, rounds
 from tacit.gradients import Clipper
 from tacit.gradients.losses import cross_entropy
-from tacit.privacy.grid import GridNoise
+from tacit.privacy.randomness.grid import GridNoise
 
 CLIP, NOISE, RATE = 1.0, 1.0, 0.05
 OPACUS = ("hooks", "ghost", "functorch", "ew")

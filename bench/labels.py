@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from tacit import Budget, Ledger, MomentsClassifier, StreamInfo, Vault
-from tacit.learners.learner import admit
+from tacit.learners.base.task_loop import admit
 
 WIDTH, RECORDS = 512, 20_000
 

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from tacit import AGEM, DPCL, Budget, Ledger, StreamInfo, Vault
-from tacit.learners.core import Step
-from tacit.learners.learner import Learner, admit
+from tacit.learners.base.callbacks import Callback, Step
+from tacit.learners.base.learner import Learner
+from tacit.learners.base.task_loop import admit
 
 RECORDS, STEPS, ROUNDS = 55_000, 400, 5
 
@@ -27,11 +28,12 @@ def second_task(learner: Learner, info: StreamInfo, data: list[tuple[np.ndarray,
     """Median seconds of a step in the second task."""
     stamps: list[float] = []
 
-    def watch(step: Step) -> None:
-        if step.task.number == 1:
-            stamps.append(time.perf_counter())
+    class Stamps(Callback):
+        def on_step(self, step: Step) -> None:
+            if step.task.number == 1:
+                stamps.append(time.perf_counter())
 
-    learner.watch = watch  # type: ignore[method-assign]
+    learner.callback = Stamps()
     learner.start(info)
     with Ledger.throwaway() as ledger:
         vault = Vault(ledger)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tacit.privacy.budget import Budget
-from tacit.privacy.events import gaussian, poisson_gaussian
+from tacit.privacy.accounting.budget import Budget
+from tacit.privacy.accounting.events import gaussian, poisson_gaussian
 from tacit.privacy.ledger import Ledger, StreamTerms
 
 BUDGET = Budget(epsilon=1.0, delta=1e-5)
@@ -51,7 +51,7 @@ def many(folder: Path, count: int) -> None:
     stream = ledger.stream(StreamTerms(name="s", budget=BUDGET))
 
     def fill() -> None:
-        with ledger.together():
+        with ledger.transaction():
             ids = [ledger.block(stream, f"task {number}", size=1000).id for number in range(count)]
             plans = [PLAN]
             ledger.commit(dict.fromkeys(ids, plans))

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from tacit import Budget, Ledger, LifelongDP, StreamInfo, Vault
-from tacit.learners.learner import admit
+from tacit.learners.base.task_loop import admit
 
 RECORDS, SIZE, LABELS = 500, 64, 10
 

@@ -27,7 +27,7 @@ sys.modules.setdefault("tacit", package)
 import torch  # noqa: E402
 
 from tacit.gradients.exact import ExactSum  # noqa: E402
-from tacit.privacy import cipher, grid, noise  # noqa: E402
+from tacit.privacy.randomness import cipher, grid, noise  # noqa: E402
 
 KEY = bytes(range(32))  # a bench has no secret
 SIZES = (38_400, 269_322, 1_096_430, 10_000_000)

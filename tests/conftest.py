@@ -1,25 +1,43 @@
 """Secrets in tests come from the test's name: whatever noise a test meets, it meets again in the next run.
 
-Users' keys come from the operating system (tests/privacy/test_keys.py runs without this). Processes that a test starts
-draw theirs as users do, so nothing there may hang on a draw.
+Users' keys come from the operating system (tests/privacy/randomness/test_keys.py runs without this). Processes that a
+test starts draw theirs as users do, so nothing there may hang on a draw.
 """
 
 import hashlib
 import os
 import secrets as real
+import shutil
 import tempfile
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from tacit.privacy import keys
+from support import session_cache
+from tacit.privacy.randomness import keys
 
-# What ledgers were written last is remembered for a user; tests have a place of their own for it.
+pytest_plugins = ["support.fixtures"]
+torch.set_num_threads(1)  # small problems are faster so, and there is a worker for every core
+
+# Ledgers are synced to the disk at every charge. In memory that takes no time; set TMPDIR to choose another folder.
+_MEMORY = Path("/dev/shm")
+if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 << 30:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
+
+# tacit stores per user which entry of a ledger was the newest; tests have a folder of their own for it.
 _STATE = tempfile.TemporaryDirectory(prefix="tacit-state-")
 os.environ["TACIT_STATE"] = _STATE.name
+
+# Made by the first process of a session, and passed on to its workers.
+_SHARED = tempfile.TemporaryDirectory(prefix="tacit-tests-") if "TACIT_TEST_CACHE" not in os.environ else None
+if _SHARED is not None:
+    os.environ["TACIT_TEST_CACHE"] = _SHARED.name
+session_cache.install(Path(os.environ["TACIT_TEST_CACHE"]))
 
 
 class Told:

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from tacit import Budget, Ledger
+from tacit import Budget, Ledger, charge_flag
+from tacit.charge_flag import interrupted_message
 from tacit.cli import GROUPS, app
-from tacit.commands import _stopped as stopped
-from tacit.commands._shared import sentences
+from tacit.commands.console import CommandGroup
 from tacit.errors import TacitError
-from tacit.privacy import touched
 from tacit.privacy.ledger import StreamTerms
 
 TERMS = StreamTerms(name="scans", budget=Budget(epsilon=1.0, delta=1e-5))
@@ -50,9 +50,18 @@ def test_exit_codes() -> None:
 
 
 def test_an_error_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(BaseException) as stopped, sentences():
+    small = typer.Typer(cls=CommandGroup)
+
+    @small.command()
+    def draw() -> None:
         raise TacitError("drawing needs matplotlib; pip install 'tacit[plots]'")
-    assert getattr(stopped.value, "exit_code", None) == 1
+
+    @small.command()
+    def other() -> None: ...
+
+    with pytest.raises(SystemExit) as stopped:
+        small(["draw"])
+    assert stopped.value.code == 1
     assert capsys.readouterr().err == "error: drawing needs matplotlib; pip install 'tacit[plots]'\n"
 
 
@@ -79,7 +88,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("name", ["typer", "tacit.commands.keys", "torch", "tacit.experiment.runner"])
+@pytest.mark.parametrize("name", ["typer", "tacit.commands.keys_commands", "torch", "tacit.experiment.runs.runner"])
 def test_ctrl_c_while_it_is_loaded_is_one_line(name: str, tmp_path: Path) -> None:
     code = START.format(name=name, words=["run", "quickstart", "--out", str(tmp_path / "r")])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -89,21 +98,21 @@ def test_ctrl_c_while_it_is_loaded_is_one_line(name: str, tmp_path: Path) -> Non
 
 
 def test_ctrl_c_says_nothing_was_charged_only_while_that_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(touched, "_written", False)
+    monkeypatch.setattr(charge_flag, "_written", False)
     with Ledger.throwaway() as book:
         book.stream(replace(TERMS, public=True))
-    assert stopped.sentence() == "stopped; nothing was charged by this call"
+    assert interrupted_message() == "stopped; nothing was charged by this call"
     with Ledger(tmp_path / "l") as book:
-        assert stopped.sentence() == "stopped; nothing was charged by this call"
+        assert interrupted_message() == "stopped; nothing was charged by this call"
         book.stream(TERMS)
-    assert stopped.sentence().startswith("stopped; what was charged stays charged")
+    assert interrupted_message().startswith("stopped; what was charged stays charged")
 
     def pressed() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tacit.experiment.loading.presets", pressed)
+    monkeypatch.setattr("tacit.experiment.config.loading.presets", pressed)
     result = CliRunner().invoke(app, ["presets"])
-    assert result.exit_code == 130 and result.stderr == stopped.sentence() + "\n"
+    assert result.exit_code == 130 and result.stderr == interrupted_message() + "\n"
 
 
 def test_tab_completion_knows_the_commands() -> None:

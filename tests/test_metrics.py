@@ -38,7 +38,7 @@ def test_forgetting_of_each_learner_is_that_of_its_own_tasks() -> None:
     assert metrics.forgetting_by(a, [range(4)]) == [metrics.forgetting(a)]
     assert math.isnan(metrics.forgetting_by(a, [[0, 1, 2], [3]])[1])
     for wrong in ([], [4]):
-        with pytest.raises(PlanError, match="a group names one or more of the tasks 0 to 3"):
+        with pytest.raises(PlanError, match="a group must contain tasks from 0 to 3"):
             metrics.forgetting_by(a, [wrong])
 
 
@@ -101,12 +101,12 @@ def test_summary_over_seeds() -> None:
         (lambda: metrics.forgetting([[0.1, 0.2]]), r"must be square, .* got \(1, 2\)"),
         (lambda: metrics.forgetting(np.empty((0, 0))), "not be empty"),
         (lambda: metrics.average_accuracy([[0.1], [0.2, 0.3]]), "must be numbers in 2"),
-        (lambda: metrics.forward_transfer(GOLDEN, [0.1]), "one accuracy a task, 3, got 1"),
+        (lambda: metrics.forward_transfer(GOLDEN, [0.1]), "must have 3 accuracies, one for each task, got 1"),
         (lambda: metrics.lca_paper([[0.1] * 10]), "beta must be a whole number from 0 to 9.*got 10"),
         (lambda: metrics.lca_trapezium([[0.1] * 3], beta=0), "beta >= 1, got 0"),
         (lambda: metrics.lca_paper([[0.1] * 3], beta=True), "got True"),
         (lambda: metrics.a_auc([]), "not be empty"),
-        (lambda: metrics.summarise([]), "one number a seed"),
+        (lambda: metrics.summarise([]), "one number per seed"),
     ],
 )
 def test_wrong_shapes_are_one_sentence(call: object, sentence: str) -> None:

@@ -1,19 +1,19 @@
-"""`python -m tacit` is the command `tacit`. Ctrl-C while it is loaded is one line, as it is later."""
+"""Runs the command `tacit`, also as `python -m tacit`."""
 
 import sys
 
 
 def main() -> None:
-    """Run the command."""
+    """Runs the command line. Ctrl-C while it is still being imported prints one line, as it does later."""
     try:
         from tacit.cli import app
 
         app(prog_name="tacit")
     except KeyboardInterrupt:
-        from tacit.commands._stopped import STOPPED, sentence
+        from tacit.charge_flag import INTERRUPTED, interrupted_message
 
-        print(sentence(), file=sys.stderr)
-        sys.exit(STOPPED)
+        print(interrupted_message(), file=sys.stderr)
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

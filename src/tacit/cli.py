@@ -1,26 +1,25 @@
-"""The command `tacit`. Every error is one sentence.
+"""The command `tacit`: its commands and groups of commands.
 
-Exit code 0 when it is done, 1 when something is wrong, 2 for a wrong call, 3 for a mistake in tacit itself, 130 when
-stopped by Ctrl-C.
+Exit codes: 0 success, 1 an error, 2 wrong usage, 3 an unexpected error in tacit itself, 130 stopped by Ctrl-C.
 """
 
 from typing import Annotated
 
 import typer
 
-from tacit.commands import attack, run, tune
-from tacit.commands._shared import OneSentence, out
-from tacit.commands.audit import audit
-from tacit.commands.budget import budget
-from tacit.commands.certificate import certificate
-from tacit.commands.data import data
-from tacit.commands.features import features
-from tacit.commands.keys import keys
-from tacit.commands.ledger import ledger
-from tacit.commands.policy import policy
+from tacit.commands import attack_command, presets_command, run_command, sweep_command, tune_command
+from tacit.commands.audit_commands import audit
+from tacit.commands.budget_commands import budget
+from tacit.commands.certificate_commands import certificate
+from tacit.commands.console import CommandGroup, out
+from tacit.commands.data_commands import data
+from tacit.commands.features_commands import features
+from tacit.commands.keys_commands import keys
+from tacit.commands.ledger_commands import ledger
+from tacit.commands.policy_commands import policy
 
 app = typer.Typer(
-    cls=OneSentence,
+    cls=CommandGroup,
     no_args_is_help=True,
     help="Differentially private continual learning.",
     pretty_exceptions_enable=False,
@@ -35,15 +34,17 @@ GROUPS = {
     "policy": policy,
     "audit": audit,
 }
-run.register(app)
-tune.register(app)
-attack.register(app)
+app.command("run")(run_command.run)
+app.command("sweep")(sweep_command.sweep)
+app.command("presets")(presets_command.presets)
+app.command("tune")(tune_command.tune)
+app.command("attack")(attack_command.attack)
 for name, group in GROUPS.items():
     app.add_typer(group, name=name)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         from tacit import __version__
 
         out.print(__version__)
@@ -53,7 +54,8 @@ def _version(asked: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version of tacit and exit.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version of tacit and exit."),
     ] = False,
 ) -> None:
     """Differentially private continual learning."""

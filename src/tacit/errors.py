@@ -1,49 +1,49 @@
-"""Errors a person can act on: one sentence, the value, the way out."""
+"""The errors that tacit raises. A message is one sentence with the offending value and what to do about it."""
 
 
 class TacitError(Exception):
-    """Base of every error that tacit raises on purpose."""
+    """Base class of all errors that tacit raises on purpose."""
 
 
 class PlanError(TacitError, ValueError):
-    """A budget, plan or event that makes no sense, or cannot be met."""
+    """A budget, plan or event is invalid, or no plan meets the budget."""
 
 
 class UnsupportedModel(TacitError, TypeError):
-    """A model or loss whose per-example gradients do not exist (it mixes examples, or a layer is unknown)."""
+    """Per-example gradients of a model or loss do not exist: it mixes examples, or has an unknown layer."""
 
 
 class DataError(TacitError):
-    """Data that is missing, or not as it was declared."""
+    """Data is missing, or does not match its declaration."""
 
 
 class LearnerError(TacitError, ValueError):
-    """A learner that cannot do what it was asked: a wrong setting, or tasks that were not planned."""
+    """A learner's setting is invalid, or a task was not planned."""
 
 
 class NotLearnt(LearnerError, AttributeError):
-    """What a learner has only once it has learnt something; for scikit-learn, an attribute that is not there yet."""
+    """An attribute of a learner does not exist before its first task, as in scikit-learn."""
 
 
 class ConfigError(TacitError, ValueError):
-    """A configuration with a wrong key or value."""
+    """A configuration has a wrong key or value."""
 
 
 class LedgerError(TacitError):
-    """The ledger could not be opened, trusted or written. Nothing was released."""
+    """The ledger cannot be opened, trusted or written. Nothing was released."""
 
 
 class BudgetExceeded(LedgerError):
-    """A charge that the gate refuses. Nothing was charged and nothing was read."""
+    """A charge exceeds the budget. Nothing was charged, and no record was read."""
 
 
 class PolicyError(TacitError):
-    """What was asked for is forbidden by the policy that the ledger holds."""
+    """The ledger's policy forbids the request."""
 
 
 class VaultError(TacitError):
-    """A request the vault refuses. Nothing was released."""
+    """The vault refuses a request. Nothing was released."""
 
 
 class CertificateError(TacitError):
-    """A certificate that is malformed, was changed, or cannot be issued."""
+    """A certificate is malformed, was altered, or cannot be issued."""

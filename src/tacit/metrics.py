@@ -1,9 +1,9 @@
-"""What a run is judged by: pure functions of the accuracy matrix.
+"""Metrics of continual learning: pure functions of the accuracy matrix.
 
-`a[t, j]` is the accuracy on task j after task t was learned, both counted from 0, NaN where it was not measured; T
-tasks make a T × T matrix. A number that needs an accuracy nobody measured is NaN, never a guess; so is a mean over
-nothing (forgetting and transfer need two tasks). Accuracies are shares; one from a charged query is noisy and may lie
-outside 0 to 1, so it is taken as it is. The names are those of the papers: other libraries mean other things by them.
+`a[t, j]` is the accuracy on task j after task t was learned, both counted from 0, and NaN where it was not measured; T
+tasks make a T × T matrix. A metric that needs an accuracy that was not measured is NaN, and so is a mean over nothing
+(forgetting and transfer need two tasks). Accuracies are fractions; those of charged queries are noisy and may lie
+outside [0, 1], and are not clipped. Names follow the papers; other libraries use some of them differently.
 """
 
 import math
@@ -25,32 +25,36 @@ def average_accuracy(a: ArrayLike) -> float:
 
 
 def forgetting(a: ArrayLike) -> float:
-    """F_T = 1/(T−1) Σ_{j<T} (max_{l<T} a[l, j] − a[T, j]) (Chaudhry et al. 2018, Eq. 3); negative where it got better.
+    """F_T = 1/(T−1) Σ_{j<T} (max_{l<T} a[l, j] − a[T, j]) (Chaudhry et al. 2018, Eq. 3); negative after improvement.
 
-    The maximum is over every earlier row that was measured. NaN for a single task.
+    The maximum is over all earlier rows that were measured. NaN for a single task.
     """
     return _mean(_drops(a))
 
 
 def forgetting_by(a: ArrayLike, groups: Sequence[Sequence[int]]) -> list[float]:
-    """Forgetting of each group of tasks by itself, such as those of one learner of several: `forgetting` on its own
-    rows and columns, that is after the last of them. NaN for a group of one task."""
+    """The forgetting of each group of tasks, such as those of one learner of a pool, after the last task of the group.
+
+    NaN for a group of one task.
+    """
     matrix = _matrix(a)
-    for own in groups:
-        if not len(own) or not all(0 <= task < len(matrix) for task in own):
-            raise PlanError(f"a group names one or more of the tasks 0 to {len(matrix) - 1}, got {list(own)}")
-    return [forgetting(matrix[np.ix_(sorted(own), sorted(own))]) for own in groups]
+    for group in groups:
+        if not len(group) or not all(0 <= task < len(matrix) for task in group):
+            raise PlanError(f"a group must contain tasks from 0 to {len(matrix) - 1}, got {list(group)}")
+    return [forgetting(matrix[np.ix_(sorted(group), sorted(group))]) for group in groups]
 
 
 def handover_drops(a: ArrayLike, groups: Sequence[Sequence[int]]) -> list[float]:
-    """Of each group after the first, such as the tasks of the next learner: how far the accuracy on its first task,
-    right after that was learnt, is below that of the task before. Negative where it is above."""
+    """For each group of tasks after the first: the accuracy on the task before it minus that on its first task.
+
+    Both accuracies are measured right after the task was learned.
+    """
     newest = np.diag(_matrix(a))
-    return [float(newest[min(own) - 1] - newest[min(own)]) for own in groups[1:]]
+    return [float(newest[min(group) - 1] - newest[min(group)]) for group in groups[1:]]
 
 
 def worst_forgetting(a: ArrayLike) -> float:
-    """The largest drop of any task, the bracket of `forgetting` (A-GEM's worst-case forgetting). NaN for one task."""
+    """The largest forgetting of any task (A-GEM's worst-case forgetting). NaN for a single task."""
     drops = _drops(a)
     return float(np.max(drops)) if len(drops) else math.nan
 
@@ -64,24 +68,28 @@ def backward_transfer(a: ArrayLike) -> float:
 def forward_transfer(a: ArrayLike, baseline: ArrayLike) -> float:
     """FWT = 1/(T−1) Σ_{j≥2} (a[j−1, j] − b_j) (Lopez-Paz & Ranzato 2017). NaN for a single task.
 
-    `baseline`: the accuracy b_j of the untrained model on every task; that of the first task is not used.
+    Args:
+        a: The accuracy matrix.
+        baseline: The accuracy b_j of the untrained model on each task; that of the first task is not used.
     """
     matrix, untrained = _matrix(a), _accuracies("baseline", baseline, 1)
     if len(untrained) != len(matrix):
-        raise PlanError(f"baseline must have one accuracy a task, {len(matrix)}, got {len(untrained)}")
+        raise PlanError(f"baseline must have {len(matrix)} accuracies, one for each task, got {len(untrained)}")
     return _mean(np.diag(matrix, 1) - untrained[1:])
 
 
 def lca_paper(curves: ArrayLike, beta: int = 10) -> float:
-    """LCA_β as A-GEM (Chaudhry et al. 2019, Def. 3) prints it: the mean of Z_0 … Z_β, that is of β + 1 numbers.
+    """LCA_β as defined by A-GEM (Chaudhry et al. 2019, Def. 3): the mean of the β + 1 numbers Z_0 … Z_β.
 
-    `curves[k, b]`: accuracy on task k after b of its mini-batches, b = 0 before any. Z_b is the mean over tasks.
+    Args:
+        curves: `curves[k, b]` is the accuracy on task k after b of its mini-batches; Z_b is the mean over tasks.
+        beta: The last mini-batch.
     """
     return _mean(_learning_curve(curves, beta))
 
 
 def lca_trapezium(curves: ArrayLike, beta: int = 10) -> float:
-    """LCA_β as the authors' notebook computes it: the area under Z_0 … Z_β by trapezia, over β."""
+    """LCA_β as the authors' notebook computes it: the area under Z_0 … Z_β by the trapezoidal rule, divided by β."""
     z = _learning_curve(curves, beta)
     if beta == 0:
         raise PlanError("the area under a curve needs beta >= 1, got 0; use lca_paper, which is Z_0 there")
@@ -89,39 +97,42 @@ def lca_trapezium(curves: ArrayLike, beta: int = 10) -> float:
 
 
 def a_auc(accuracies: ArrayLike) -> float:
-    """A_AUC of i-Blurry (Koh et al. 2022): the mean of accuracies taken every fixed number of samples."""
+    """A_AUC of i-Blurry (Koh et al. 2022): the mean of accuracies measured every fixed number of samples."""
     return _mean(_accuracies("accuracies", accuracies, 1))
 
 
 def average_curve(a: ArrayLike) -> list[float]:
-    """A_1 … A_T: after each task, the mean over the tasks learnt by then."""
+    """A_1 … A_T: after each task, the mean accuracy over the tasks learned so far."""
     matrix = _matrix(a)
     return [_mean(matrix[t, : t + 1]) for t in range(len(matrix))]
 
 
 def p_curve(a: ArrayLike, b: ArrayLike) -> list[float]:
-    """For each τ = 2 … T, the p value of a two-tailed paired t-test over (A_1 … A_τ) of two runs' average-accuracy
-    curves, as Lai et al. 2022 print it (Section 6, Figs. 5 and 6).
+    """p values of two-tailed paired t-tests over (A_1 … A_τ) of two runs, for τ = 2 … T (Lai et al. 2022, Section 6).
 
-    Not evidence by itself: A_1 … A_τ share tasks and come from one training run, so they are not independent samples,
-    and the p value falls with τ for any difference that lasts. `p_seeds` tests over runs that are independent.
+    These are not evidence by themselves: A_1 … A_τ share tasks and come from one training run, so they are not
+    independent samples, and p falls with τ for any lasting difference. `p_seeds` compares independent runs.
     """
-    one, other = _accuracies("a curve", a, 1), _accuracies("a curve", b, 1)
-    if len(one) != len(other) or len(one) < 2:
-        raise PlanError(f"two curves over the same two tasks or more are compared, got {len(one)} and {len(other)}")
-    return [_paired(one[:tau] - other[:tau]) for tau in range(2, len(one) + 1)]
+    first, second = _accuracies("a curve", a, 1), _accuracies("a curve", b, 1)
+    if len(first) != len(second) or len(first) < 2:
+        raise PlanError(f"the two curves must have the same length, at least 2, got {len(first)} and {len(second)}")
+    return [_paired_t_test(first[:tau] - second[:tau]) for tau in range(2, len(first) + 1)]
 
 
 def p_seeds(a: ArrayLike, b: ArrayLike) -> float:
-    """The p value of a two-tailed t-test over seeds, one number a seed in the same order. NaN for one seed.
+    """The p value of a two-tailed paired t-test over seeds; NaN for a single seed.
 
-    Paired by seed and not Welch's: a seed gives both runs the same permutations, class orders and initial weights, and
-    the differences are free of what these share. Seeds are independent samples; few of them see large effects only.
+    The test is paired because a seed gives both runs the same permutations, class orders and initial weights. Seeds
+    are independent samples; few seeds reveal only large effects.
+
+    Args:
+        a: One number for each seed.
+        b: The same of the other run, in the same order of seeds.
     """
-    one, other = _accuracies("one number a seed", a, 1), _accuracies("one number a seed", b, 1)
-    if len(one) != len(other):
-        raise PlanError(f"a test that is paired by seed needs the same seeds twice, got {len(one)} and {len(other)}")
-    return _paired(one - other)
+    first, second = _accuracies("the values of the seeds", a, 1), _accuracies("the values of the seeds", b, 1)
+    if len(first) != len(second):
+        raise PlanError(f"a test paired by seed needs the same seeds twice, got {len(first)} and {len(second)}")
+    return _paired_t_test(first - second)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,12 +149,12 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """One number a seed → their mean and spread. A seed without the number (NaN) leaves none for all."""
-    found = np.asarray(values, float)
-    if found.ndim != 1 or not len(found):
-        raise PlanError(f"summarise needs one number a seed, got an array of shape {found.shape}")
-    std = float(np.std(found, ddof=1)) if len(found) > 1 else math.nan
-    return Summary(mean=_mean(found), std=std, seeds=len(found))
+    """The mean and standard deviation of one number per seed; NaN if it is NaN for any seed."""
+    numbers = np.asarray(values, float)
+    if numbers.ndim != 1 or not len(numbers):
+        raise PlanError(f"summarise needs one number per seed, got an array of shape {numbers.shape}")
+    std = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else math.nan
+    return Summary(mean=_mean(numbers), std=std, seeds=len(numbers))
 
 
 def _drops(a: ArrayLike) -> Array:
@@ -156,37 +167,36 @@ def _drops(a: ArrayLike) -> Array:
 
 def _learning_curve(curves: ArrayLike, beta: int) -> Array:
     """Z_0 … Z_β."""
-    found = _accuracies("curves", curves, 2)
-    if isinstance(beta, bool) or not isinstance(beta, int) or not 0 <= beta < found.shape[1]:
-        raise PlanError(
-            f"beta must be a whole number from 0 to {found.shape[1] - 1}, the mini-batches measured, got {beta!r}"
-        )
-    return np.asarray(np.mean(found[:, : beta + 1], axis=0))
+    checked = _accuracies("curves", curves, 2)
+    last = checked.shape[1] - 1
+    if isinstance(beta, bool) or not isinstance(beta, int) or not 0 <= beta <= last:
+        raise PlanError(f"beta must be a whole number from 0 to {last}, the mini-batches measured, got {beta!r}")
+    return np.asarray(np.mean(checked[:, : beta + 1], axis=0))
 
 
 def _matrix(a: ArrayLike) -> Array:
-    found = _accuracies("the accuracy matrix", a, 2)
-    if found.shape[0] != found.shape[1]:
-        raise PlanError(f"the accuracy matrix must be square, a row and a column for every task, got {found.shape}")
-    return found
+    matrix = _accuracies("the accuracy matrix", a, 2)
+    if matrix.shape[0] != matrix.shape[1]:
+        raise PlanError(f"the accuracy matrix must be square, one row and column for each task, got {matrix.shape}")
+    return matrix
 
 
 def _accuracies(name: str, values: ArrayLike, dimensions: int) -> Array:
     try:
-        found = np.asarray(values, float)
+        accuracies = np.asarray(values, float)
     except (TypeError, ValueError):
         raise PlanError(f"{name} must be numbers in {dimensions} dimension(s), got something else") from None
-    if found.ndim != dimensions or not found.size:
-        raise PlanError(f"{name} must have {dimensions} dimension(s) and not be empty, got shape {found.shape}")
-    return found
+    if accuracies.ndim != dimensions or not accuracies.size:
+        raise PlanError(f"{name} must have {dimensions} dimension(s) and not be empty, got shape {accuracies.shape}")
+    return accuracies
 
 
 def _mean(values: Array) -> float:
     return float(np.mean(values)) if len(values) else math.nan
 
 
-def _paired(differences: Array) -> float:
-    """Two-tailed, of mean 0. Without spread: 1 where nothing differs, 0 where all differ by the same."""
+def _paired_t_test(differences: Array) -> float:
+    """The two-tailed p value of mean 0. Without variance: 1 if all differences are 0, otherwise 0."""
     n = len(differences)
     if n < 2 or np.isnan(differences).any():
         return math.nan

@@ -1,7 +1,7 @@
-"""What a person brings in a Python file of their own (`file.py:Name`), and packages that are there only if wanted.
+"""Loads classes from a user's own Python files (`file.py:Name`), and optional packages.
 
-A configuration or a call names such a file, and then it is run. What somebody else wrote (a release, a run folder that
-is attacked) may name one too: inside `only_code` a file is run only if the caller, or a policy, allows its SHA-256.
+A file that a configuration or a call names is executed. Releases and run folders of somebody else may name
+one too: inside `only_code`, a file is executed only if the caller or a policy allows its SHA-256.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,19 @@ from typing import Any
 from tacit.errors import ConfigError, PolicyError, TacitError
 from tacit.words import install, nearest
 
-_ALLOWED: ContextVar[frozenset[str] | None] = ContextVar("SHA-256 of the files that may be run", default=None)
+_ALLOWED: ContextVar[frozenset[str] | None] = ContextVar("allowed_sha256", default=None)
 
 
 @contextmanager
 def only_code(allowed: Collection[str]) -> Iterator[None]:
-    """Within it, no Python file is run but those with one of these SHA-256 (hexadecimal), and those that a context
-    around it allows. The hash is of the file itself; what it imports is not looked at."""
-    before = _ALLOWED.set((_ALLOWED.get() or frozenset()) | {one.lower() for one in allowed})
+    """Within this context, executes a Python file only if its SHA-256 is allowed here or in an enclosing context.
+
+    The hash is that of the file itself; modules that it imports are not checked.
+
+    Args:
+        allowed: Hexadecimal SHA-256 hashes.
+    """
+    before = _ALLOWED.set((_ALLOWED.get() or frozenset()) | {digest.lower() for digest in allowed})
     try:
         yield
     finally:
@@ -32,7 +38,7 @@ def only_code(allowed: Collection[str]) -> Iterator[None]:
 
 
 def code_hash(file: str | Path, error: type[TacitError] = ConfigError) -> str:
-    """The SHA-256 of a Python file, by which it is allowed."""
+    """The SHA-256 of a Python file, in hexadecimal."""
     try:
         return hashlib.sha256(Path(file).read_bytes()).hexdigest()
     except OSError as problem:
@@ -40,12 +46,12 @@ def code_hash(file: str | Path, error: type[TacitError] = ConfigError) -> str:
 
 
 def is_hash(text: str) -> bool:
-    """Whether it is a SHA-256 in hexadecimal."""
+    """Whether a text is a SHA-256 in hexadecimal."""
     return len(text) == 64 and not set(text.lower()) - set("0123456789abcdef")
 
 
 def own_files(value: Any) -> set[str]:
-    """The Python files that plain values name as `file.py:Name`, however deep."""
+    """The Python files that nested plain values name as `file.py:Name`."""
     if isinstance(value, str):
         return {value.rpartition(":")[0]} if is_own(value) else set()
     if isinstance(value, dict):
@@ -53,42 +59,100 @@ def own_files(value: Any) -> set[str]:
     return set().union(*map(own_files, value)) if isinstance(value, list | tuple) else set()
 
 
-def is_own(place: str) -> bool:
-    """Whether it is written as `file.py:Name`."""
-    return ".py:" in place
+def is_own(name: str) -> bool:
+    """Whether a name has the form `file.py:Name`."""
+    return ".py:" in name
 
 
-def from_file(place: str, what: str, error: type[TacitError]) -> Any:
-    """What has this name in this file; `error` in one sentence where the file cannot be used or nothing has the name.
+def from_file(reference: str, what: str, error: type[TacitError]) -> Any:
+    """Executes a Python file and returns one of its attributes.
 
-    The file is run: it is code that the person trusts, or that the context around allows (`only_code`)."""
-    file, _, name = place.rpartition(":")
+    Args:
+        reference: `file.py:Name`.
+        what: The kind of thing that is loaded, for messages.
+        error: The type of error to raise.
+
+    Raises:
+        TacitError: Of type `error`, if the file cannot be executed or has no such name.
+        PolicyError: If an enclosing `only_code` does not allow the file.
+    """
+    file, _, name = reference.rpartition(":")
     path = Path(file).resolve()
     spec = spec_from_file_location(path.stem, path) if path.is_file() else None
     if spec is None or spec.loader is None:
         raise error(f"there is no Python file {file!r} with a {what} {name!r}; give it as file.py:Class")
     source = path.read_bytes()
-    if (allowed := _ALLOWED.get()) is not None and (found := hashlib.sha256(source).hexdigest()) not in allowed:
+    if (allowed := _ALLOWED.get()) is not None and (digest := hashlib.sha256(source).hexdigest()) not in allowed:
         raise PolicyError(
-            f"the {what} {place!r} is code that what is being opened names, and opening it runs no code; if you trust "
-            f"the file, pass it yourself, or allow its SHA-256 {found}"
+            f"the {what} {reference!r} is code that the opened folder names, and opening a folder runs no code; if you "
+            f"trust the file, pass it yourself, or allow its SHA-256 {digest}"
         )
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     try:
-        exec(compile(source, path, "exec"), vars(module))  # these bytes, and no compiled file that lies beside them
+        exec(compile(source, path, "exec"), vars(module))  # the hashed bytes, not a cached .pyc file
     except Exception as problem:
-        raise error(f"{file} could not be read: {type(problem).__name__}: {problem}") from problem
+        raise error(f"{file} could not be executed: {type(problem).__name__}: {problem}") from problem
     if not hasattr(module, name):
-        own = [one for one, value in vars(module).items() if getattr(value, "__module__", None) == spec.name]
+        own = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == spec.name]
         raise error(f"{file} has no {what} {name!r}; {nearest(name, own)}")
     return getattr(module, name)
 
 
 def extra(module: str, what: str, name: str) -> Any:
-    """A module of an optional package; where it is not installed, the sentence that says how it is."""
+    """Imports a module of an optional package.
+
+    Args:
+        module: The module to import.
+        what: What needs the package, for the message.
+        name: The extra of tacit that installs it.
+
+    Raises:
+        ConfigError: If it is not installed.
+    """
     try:
         return import_module(module)
     except ImportError:
         package = module.partition(".")[0]
         raise ConfigError(f"{what} needs {package}; install it with {install(name)}") from None
+
+
+def installed(group: str) -> dict[str, list[EntryPoint]]:
+    """The entry points of a group that installed packages register, by name. Nothing is imported.
+
+    Args:
+        group: Such as `tacit.learners`.
+    """
+    registered: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=group):
+        registered.setdefault(point.name, []).append(point)
+    return registered
+
+
+def from_package(points: Collection[EntryPoint], what: str, error: type[TacitError]) -> Any:
+    """Imports what a package registered under a name.
+
+    Args:
+        points: The entry points of that name.
+        what: The kind of object, for messages.
+        error: The type of the errors that are raised.
+
+    Raises:
+        TacitError: Several packages register the name, it cannot be imported, or opening somebody else's files would
+            import it (`only_code`).
+    """
+    first, *others = points
+    if others:
+        packages = " and ".join(str(point.dist.name if point.dist else point.value) for point in points)
+        raise error(f"{packages} both register a {what} {first.name!r}; uninstall one of them")
+    if _ALLOWED.get() is not None:
+        raise PolicyError(
+            f"the {what} {first.name!r} is code of an installed package that the opened files name, and opening them "
+            "runs no code; if you trust it, import it and pass it yourself"
+        )
+    try:
+        return first.load()
+    except Exception as problem:
+        raise error(
+            f"the {what} {first.name!r} of {first.value} cannot be imported: {type(problem).__name__}: {problem}"
+        ) from problem

@@ -1,40 +1,50 @@
-"""The ways out that every room's errors offer: what a wrong name was meant to be, how what is missing is installed."""
+"""Phrases that messages share: suggestions for a wrong name, numbers with their nouns, how to install an extra."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-FEW = 8
-"""So many names are read at a glance."""
+MOST_LISTED = 8
+"""A message lists at most this many names."""
 
 
 def nearest(name: str, valid: Iterable[str], first: Sequence[str] = ()) -> str:
-    """The way out of a wrong name: those in `first` and the nearest valid ones; where nothing is near, some."""
+    """Suggests valid names in place of a wrong one.
+
+    Args:
+        name: The wrong name.
+        valid: All valid names.
+        first: Suggestions that come before the closest valid names.
+
+    Returns:
+        "did you mean …?" with the closest names or, if none is close, "there are …" with some of the valid ones.
+    """
     names = list(valid)
     if not names:
         return "there is none"
-    if near := [*first, *close(name, names)]:
-        return f"did you mean {', '.join(near)}?"
+    if suggestions := [*first, *close(name, names)]:
+        return f"did you mean {', '.join(suggestions)}?"
     return f"there {'is' if len(names) == 1 else 'are'} {listed(names)}"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Some names, and how many more there are."""
-    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    return f"{', '.join(names[:FEW])}{more}"
+    """Up to `MOST_LISTED` names, and how many more there are."""
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return f"{', '.join(names[:MOST_LISTED])}{more}"
 
 
 def close(name: str, valid: Iterable[str]) -> list[str]:
-    """The valid names that this one may be a slip or the beginning of; often none."""
+    """The valid names that begin with this one or differ from it by a typo; often none."""
     names = list(valid)
-    begun = [one for one in names if name and one.startswith(name)]
-    return list(dict.fromkeys([*begun[:FEW], *get_close_matches(name, names)]))
+    completed = [valid_name for valid_name in names if name and valid_name.startswith(name)]
+    return list(dict.fromkeys([*completed[:MOST_LISTED], *get_close_matches(name, names)]))
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 task`, `2 tasks`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """A number with its noun: `1 task`, `2 tasks`, `3 entries`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def install(extra: str) -> str:
-    """How an extra is installed: from tacit's own folder, since no index has it."""
+    """How to install an optional dependency; tacit is not on a package index, so it is installed from its folder."""
     return f"pip install -e '.[{extra}]' in tacit's folder"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tacit import Budget, Declared, Ledger, SumPlan, Vault
+from tacit.certificate.issuance import issue
 
 
 @pytest.fixture
@@ -17,5 +18,5 @@ def book(tmp_path: Path) -> Path:
         declared = Declared(stream="scans", task="2026-01", budget=budget, size=10, labels=range(2))
         block = vault.admit((np.ones((10, 2)), np.zeros(10)), declared)
         vault.sums(block, SumPlan.for_budget(budget))
-        vault.certificate(block, method="sums").save(tmp_path / "c.json")
+        issue(vault.ledger, block, method="sums").save(tmp_path / "c.json")
     return path

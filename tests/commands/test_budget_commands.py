@@ -5,7 +5,8 @@ import math
 from typing import Any
 
 import pytest
-from shell import tacit
+
+from support.shell import tacit
 
 KEYS = ["epsilon", "rdp", "pld", "noise", "steps", "inputs"]
 
@@ -70,7 +71,7 @@ def test_a_stream_is_explained() -> None:
     output = tacit("budget", "stream", "--tasks", 36, "--per-person", 12, "--epsilon", 2).output
     assert "by the accountant" in output and "6.907" in output
     assert "by basic composition" in output and "0.1667" in output
-    assert "at most 12 of the 36 tasks" in output and "for ever" in output
+    assert "at most 12 of the 36 tasks" in output and "the number of tasks is not limited" in output
 
 
 def test_another_neighbouring_relation() -> None:
@@ -93,9 +94,9 @@ def test_another_neighbouring_relation() -> None:
         ("noise --epsilon 1 --rate nan --steps 1", "rate must be in (0, 1], got nan"),
         ("noise --epsilon 1e-9 --delta 1e-12 --rate 1 --steps 1000000000", "use fewer steps, a smaller rate"),
         ("steps --epsilon 1 --rate 0.5 --noise 0.3", "not even one step at rate 0.5 with noise 0.3 meets ε = 1"),
-        ("stream --tasks 0 --per-person 1 --epsilon 1", "tasks must be a whole number >= 1, got 0"),
+        ("stream --tasks 0 --per-person 1 --epsilon 1", "tasks must be a whole number from 1 to 1,000,000,000, got 0"),
         ("stream --tasks 36 --per-person 40 --epsilon 1", "between 1 and the 36 tasks of the stream, got 40"),
-        ("stream --tasks 36 --per-person 1 --epsilon 1 --rate 0.1", "needs both --rate and --steps"),
+        ("stream --tasks 36 --per-person 1 --epsilon 1 --rate 0.1", "give both --rate and --steps"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(words: str, sentence: str) -> None:

@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from shell import tacit
+from support.shell import tacit
 
 
 def test_sign_and_verify(book: Path, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_what_is_not_there_is_one_sentence(tmp_path: Path) -> None:
         for place in (tmp_path / "january.json", "NOPE", "runs/nope"):
             output = tacit(*words, place, code=1).output
             assert output.count("\n") == 1 and f"there is no file or folder {place}; " in output
-            assert "give a certificate file, or the folder of a run or of a release" in output
+            assert "give a certificate file, or the folder of a run or a release" in output
 
 
 def test_a_folder_without_certificates_is_one_sentence(tmp_path: Path) -> None:

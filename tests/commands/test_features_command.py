@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from shell import tacit
 
-from tacit.data.named import load
-from tacit.experiment import feature_cache, features
+from support.shell import tacit
+from tacit.data.benchmarks.named import load
+from tacit.experiment.features import features
+from tacit.privacy.vault.intake import feature_cache
 
 MODULE = "from torch import nn\nclass Flat(nn.Flatten):\n    width = 64\n"
 
@@ -27,7 +28,7 @@ def flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_build_list_clear(flat: str, tmp_path: Path) -> None:
-    assert "no features are kept" in tacit("features", "list").output
+    assert "no features are cached" in tacit("features", "list").output
     said = tacit("features", "build", "digits", "--backbone", flat, "--limit", 20).output
     assert "making features of digits, 20 records" in said and str(tmp_path / "cache") in said
     (one,) = json.loads(tacit("features", "list", "--json").output)
@@ -45,17 +46,17 @@ def test_build_list_clear(flat: str, tmp_path: Path) -> None:
 def test_ctrl_c_says_what_is_kept(flat: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal after the first chunk: the second is let go of, and the same command goes on."""
     monkeypatch.setattr(feature_cache, "CHUNK", 40)
-    keep = feature_cache.FeatureCache._keep
+    keep = feature_cache.FeatureCache._add
 
     def and_stop(self: Any, names: Any, made: Any) -> None:
         keep(self, names, made)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(feature_cache.FeatureCache, "_keep", and_stop)
+    monkeypatch.setattr(feature_cache.FeatureCache, "_add", and_stop)
     said = tacit("features", "build", "digits", "--backbone", flat, "--limit", 100, code=130).output
-    words = "stopped; the features of 40 records of digits are kept; the same command goes on"
+    words = "stopped; the features of 40 records of digits are kept; repeat the command to continue"
     assert words in " ".join(said.split())
-    monkeypatch.setattr(feature_cache.FeatureCache, "_keep", keep)
+    monkeypatch.setattr(feature_cache.FeatureCache, "_add", keep)
     tacit("features", "build", "digits", "--backbone", flat, "--limit", 100)
     (one,) = json.loads(tacit("features", "list", "--json").output)
     assert one["records"] == 200
@@ -66,8 +67,8 @@ def test_decoded_files_are_shown_and_go(flat: str, tmp_path: Path) -> None:
     kept = tmp_path / "cache" / "tacit" / "decoded" / "a.npy"
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"0" * 3_000_000)
-    assert "3.0 MB; they go by: tacit features clear --decoded" in tacit("features", "list").output
-    assert "leave one out" in tacit("features", "clear", "digits", "--decoded", code=1).output and kept.exists()
+    assert "3.0 MB; delete them with: tacit features clear --decoded" in tacit("features", "list").output
+    assert "omit one of them" in tacit("features", "clear", "digits", "--decoded", code=1).output and kept.exists()
     tacit("features", "clear", "--decoded")
     assert not kept.exists()
 
@@ -115,7 +116,7 @@ def test_a_link_is_not_followed_in_silence(flat: str, tmp_path: Path) -> None:
 def test_what_is_wrong_is_said(flat: str, tmp_path: Path) -> None:
     assert "there is no data set 'digit'" in tacit("features", "build", "digit", code=1).output
     assert "'lite' is no backbone" in tacit("features", "build", "digits", "--backbone", "lite", code=1).output
-    assert "is no data set and no run folder" in tacit("features", "clear", tmp_path, code=1).output
+    assert "is neither a data set nor a run folder" in tacit("features", "clear", tmp_path, code=1).output
     said = tacit("features", "build", "digits", "--backbone", flat, "--device", "gpu", code=1).output
     assert "device must be 'cpu' or 'cuda'" in " ".join(said.split())
     if torch.cuda.is_available():

@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from shell import tacit
 
+from support.shell import tacit
 from tacit import Ledger
 
 
@@ -87,5 +87,5 @@ def test_a_moved_ledger_is_taken_up_by_reanchoring(book: Path, tmp_path: Path) -
     output = tacit("keys", "rotate", "--ledger", tmp_path / "moved", code=1).output
     assert "copied, restored or moved" in output and "tacit ledger reanchor" in output
     told = tacit("ledger", "reanchor", "--ledger", tmp_path / "moved", "--by", "o", "--why", "new disk").output
-    assert "may be used at this place" in told
+    assert "may be used at this path" in told
     tacit("keys", "rotate", "--ledger", tmp_path / "moved")

@@ -7,12 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from shell import tacit
 from typer.testing import CliRunner
 
+from support.shell import tacit
 from tacit import Budget, Ledger
 from tacit.cli import app
-from tacit.privacy.events import gaussian
+from tacit.privacy.accounting.events import gaussian
 from tacit.privacy.ledger import StreamTerms
 
 WORK = {"holder": "h", "kind": "sums", "plan": {}}
@@ -92,7 +92,7 @@ def test_a_decision_without_anybody_is_one_sentence(book: Path, tmp_path: Path, 
     (tmp_path / "p.toml").write_text("")
     told = [tmp_path / word if word == "p.toml" else word for word in words]
     output = tacit(*told, "--ledger", book, "--why", "w", code=1).output
-    assert "say by whom and why" in output and output.count("\n") == 1
+    assert "state by whom and why" in output and output.count("\n") == 1
 
 
 DAMAGES = {

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shell import tacit
 from torch import Tensor, nn
 
+from support.shell import tacit
 from tacit import Budget, Declared, GradientPlan, Ledger, SumPlan, Vault
-from tacit.privacy.claims import LEARNER_ORDER, moments_accountant
-from tacit.privacy.meter import MeterPlan
-from tacit.privacy.readers import said
+from tacit.certificate.claims import LEARNER_ORDER, moments_accountant
+from tacit.certificate.spending import describe
+from tacit.privacy.vault import FilterPlan
 
 BUDGET = Budget(epsilon=2.0, delta=1e-5)
 PLAN = GradientPlan(rate=0.1, steps=5, noise=4.0)
@@ -38,9 +38,9 @@ def pool(tmp_path: Path) -> Path:
             for _ in grant:
                 grant.gradient()
         look = SumPlan(noise=10.0)
-        plan = MeterPlan.for_budget(BUDGET, beside=[look])
+        plan = FilterPlan.for_budget(BUDGET, beside=[look])
         vault.commit({c: [plan, look]})
-        meter = vault.meter(c, plan)
+        meter = vault.individual_filter(c, plan)
         meter.gradient(nn.Linear(2, 1), sum_loss, noise=1.0, clip=1.0)
         meter.left(look)
         vault.retire(a)
@@ -90,8 +90,8 @@ def test_the_table_is_short(tmp_path: Path) -> None:
     assert [row[0] for row in rows if row and "/" in row[0]] == ["b/train", "b/memory", "c/train", "c/memory"]
     assert shown.count("gradient ×2") == 2 and "/all" not in shown and "split" not in shown
     memory = next(row for row in rows if row and row[0] == "b/memory")
-    assert memory[1:4] == ["live", "0", "2"] and memory[-2:] == ["nothing", "yet"]
-    assert "(reads of the memory are not in it)" in " ".join(shown.split())
+    assert memory[1:4] == ["live", "0", "2"] and memory[-3:] == ["no", "charge", "yet"]
+    assert "without memory reads" in " ".join(shown.split())
 
 
 def test_an_unknown_stream_is_one_sentence(pool: Path) -> None:
@@ -100,7 +100,7 @@ def test_an_unknown_stream_is_one_sentence(pool: Path) -> None:
 
 def test_events_in_words() -> None:
     gaussian = {"type": "gaussian", "noise": 2.0}
-    assert said({"type": "composed", "events": [gaussian, {"type": "laplace", "noise": 1}]}) == (
+    assert describe({"type": "composed", "events": [gaussian, {"type": "laplace", "noise": 1}]}) == (
         "noise 2 + Laplace noise 1"
     )
-    assert said({"type": "not-private"}) == "not-private"
+    assert describe({"type": "not-private"}) == "not-private"

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 import yaml
-from shell import tacit
 from typer.testing import CliRunner
 
+from support.shell import tacit
 from tacit.cli import app
-from tacit.commands import _shared
-from tacit.commands._asked import asked
+from tacit.commands import console
+from tacit.commands.arguments import settings_from_options
 from tacit.errors import ConfigError, LearnerError
-from tacit.experiment import folder as folders
-from tacit.experiment.changes import parsed
+from tacit.experiment.config.changes import parsed
+from tacit.experiment.runs import folder as folders
 from tacit.privacy.ledger import Ledger
 
 FACTS: dict[str, Any] = {
@@ -40,14 +40,14 @@ def visits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 RUN = "run visits.yaml --ledger new.ledger --out made --quiet --set learner.steps=1 --set learner.batch=4"
 SENTENCES = {
-    f"{RUN} --resume": "to go on with; check its name, or leave --resume out",
+    f"{RUN} --resume": "to resume; check the path, or omit --resume to start a run",
     f"{RUN} --set learner.noise=nan": "learner.noise must be finite, got 'nan'",
     f"{RUN} --set learner.clip=inf": "learner.clip must be finite, got 'inf'",
     f"{RUN} --set learner.batch=0": "batch must be a finite number > 0, got 0",
     f"{RUN} --set learner.lr=1e9": "lr must be a finite number with 0 < lr ≤ 1000, got 1000000000.0",
     f"{RUN} --epsilon 1 --set budget.epsilon=2": "--epsilon 1 and --set budget.epsilon=2 contradict each other",
     f"{RUN} --method DPER --set learner=DPCL": "--method DPER and --set learner=DPCL contradict each other",
-    f"{RUN} --seeds 1 --set seeds=[3]": "--seeds 1 and --set seeds=[3] contradict each other; leave one of them out",
+    f"{RUN} --seeds 1 --set seeds=[3]": "--seeds 1 and --set seeds=[3] contradict each other; omit one of them",
     f"{RUN} --accept-large-delta --set budget.accept_large_delta=false": "--accept-large-delta and --set",
     "tune visits.yaml --epsilon 1 --set budget.epsilon=2": "--epsilon 1 and --set budget.epsilon=2 contradict",
     "sweep quickstart --out made --grid learner.lr=1,2 --set learner.lr=3": "--grid learner.lr and --set learner.lr=3",
@@ -61,7 +61,7 @@ SENTENCES = {
     f"{RUN} --set seeds=[true]": "seeds must be different whole numbers",
     f"{RUN} --set seeds=[99999999999999999999]": "seeds must be below 2^63",
     f"{RUN} --set threads=100000000": "threads = 100000000 is not possible",
-    f"{RUN} --set model.hidden=[1000000000000]": "more memory than there is",
+    f"{RUN} --set model.hidden=[1000000000000]": "not enough memory",
     "run visits.yaml --ledger new.ledger --out visits.csv": "visits.csv is a file, and a run needs a folder",
     "run visits.yaml --ledger new.ledger --out visits.csv/x": "cannot read or write visits.csv/x: Not a directory",
     "run visits.csv": "visits.csv is data and no configuration; declare it first by `tacit data declare visits.csv`, "
@@ -79,14 +79,14 @@ SENTENCES = {
     "budget epsilon --rate 0.1 --noise 1e300 --steps 10": "noise must be at most 1e+12, got 1e+300",
     "budget epsilon --rate 0.1 --noise 1 --steps 10000000000000000": "steps must be at most",
     "budget noise --rate 0.1 --epsilon nan --steps 10": "epsilon must be a finite number > 0, got nan; 1 is a common",
-    "budget stream --tasks 99999999999999999999 --per-person 1 --epsilon 1": "tasks must be at most",
+    "budget stream --tasks 99999999999999999999 --per-person 1 --epsilon 1": "tasks must be a whole number from 1 to",
     "audit label-space --epsilon 1e10": "ε = 1e+10 allows an advantage near 1",
     "audit label-space --seed -1": "seed must be a whole number ≥ 0, got -1",
     "audit replacement-cascade --runs 100000000000000": "runs must be from 100 to 10,000,000",
     "audit replacement-cascade --seed -1": "seed must be a whole number ≥ 0, got -1",
-    "audit lifelong-reconstruction --out visits.csv/x.png": "cannot make the folder of visits.csv/x.png",
+    "audit lifelong-reconstruction --out visits.csv/x.png": "cannot create the folder of visits.csv/x.png",
     "data check visits.csv": "visits.csv is no declaration (.yaml); `tacit data declare visits.csv` writes one",
-    "data declare visits.csv --yes --out new.yaml --delimiter ;": "say files.delimiter: ','",
+    "data declare visits.csv --yes --out new.yaml --delimiter ;": "declare files.delimiter: ','",
     "data declare visits.csv --yes --out new.txt": "give it a name that ends in .yaml",
     "data declare visits.csv --yes --out new.yaml --labels 0..99999999999": "a range of labels has at most 100,000",
     "data declare visits.csv --yes --out new.yaml --labels a,a": "a label is named twice",
@@ -122,7 +122,7 @@ def test_a_run_that_ends_in_its_rehearsal_leaves_no_ledger(
         assert not (visits / "new.ledger").exists()
         raise error
 
-    monkeypatch.setattr("tacit.experiment.seed.rehearse", fails)
+    monkeypatch.setattr("tacit.experiment.runs.planning.rehearse", fails)
     before = {path.name for path in visits.iterdir()}
     assert CliRunner().invoke(app, RUN.split(" ")).exit_code != 0
     assert {path.name for path in visits.iterdir()} == before
@@ -131,10 +131,10 @@ def test_a_run_that_ends_in_its_rehearsal_leaves_no_ledger(
 def test_what_is_said_twice_in_the_same_way_is_no_contradiction(visits: Path) -> None:
     (visits / "settings.yaml").write_text("budget.epsilon: 3\n")
     sets = ["budget.epsilon=1.0", "learner=DPER", "seeds=[0, 1]", "@settings.yaml"]
-    given = asked(sets, "dper", 1.0, 2)
+    given = settings_from_options(sets, "dper", 1.0, 2)
     assert parsed(given)[-3:] == [("learner.method", "dper"), ("budget.epsilon", 1.0), ("seeds", 2)]
     with pytest.raises(ConfigError, match=r"--epsilon 1 and --set budget=\{epsilon: 2\} contradict each other"):
-        asked(["budget={epsilon: 2}"], None, 1.0, None)
+        settings_from_options(["budget={epsilon: 2}"], None, 1.0, None)
 
 
 def test_ranges_of_tasks_are_all_of_them(visits: Path) -> None:
@@ -185,12 +185,12 @@ def test_what_tacit_did_not_foresee_shows_no_traceback(monkeypatch: pytest.Monke
     def fails() -> None:
         raise ZeroDivisionError("patient 7")
 
-    monkeypatch.setattr("tacit.data.check.listing", lambda root: fails())
-    monkeypatch.delenv(_shared.TRACEBACK, raising=False)
-    result = tacit("data", "list", code=_shared.MISTAKE)
+    monkeypatch.setattr("tacit.data.benchmarks.check.listing", lambda root: fails())
+    monkeypatch.delenv(console.TRACEBACK, raising=False)
+    result = tacit("data", "list", code=console.UNEXPECTED)
     assert "ZeroDivisionError" in result.output and "patient 7" not in result.output
-    monkeypatch.setenv(_shared.TRACEBACK, "1")
-    assert "patient 7" in tacit("data", "list", code=_shared.MISTAKE).output
+    monkeypatch.setenv(console.TRACEBACK, "1")
+    assert "patient 7" in tacit("data", "list", code=console.UNEXPECTED).output
 
 
 @pytest.mark.parametrize("name", ["learner", "learner.method"])
@@ -204,7 +204,7 @@ def test_a_grid_over_learners_leaves_the_settings_of_others_out(name: str, visit
 def test_a_sweep_goes_on_as_it_was_begun(visits: Path) -> None:
     tacit("sweep", "quickstart", "--limit-minutes", 0, "--out", "all")
     result = tacit("sweep", "all", "--resume", "--limit-minutes", 0, "--grid", "learner.lr=1", code=1)
-    assert "all goes on as it was begun" in result.output
+    assert "all is resumed with its original settings" in result.output
 
 
 def test_the_examples_of_sweep_are_valid(visits: Path) -> None:
@@ -217,7 +217,7 @@ def test_the_examples_of_sweep_are_valid(visits: Path) -> None:
 def test_the_certificate_of_a_folder_of_runs(visits: Path) -> None:
     """Also of the folder that a sweep prints: it names the runs to choose from."""
     tacit("run", "visits.yaml", "--ledger", "new.ledger", "--out", "all/one", *SETTINGS)
-    assert "all holds 1 run; give one of them: all/one" in tacit("certificate", "show", "all", code=1).output
+    assert "all has 1 run; give one of them: all/one" in tacit("certificate", "show", "all", code=1).output
     shown = {tacit("certificate", "show", f"all/one{part}").output for part in ("", "/seeds", "/seeds/seed-0/releases")}
     assert len(shown) == 1
 

@@ -9,28 +9,28 @@ import pytest
 from rich.console import Console
 
 from tacit.experiment.display import display
-from tacit.experiment.events import Said
-from tacit.experiment.summary import Summary
-from tacit.experiment.table import show
+from tacit.experiment.progress import Event
+from tacit.experiment.runs.run_summary import RunSummary
+from tacit.experiment.sweeps.table import show
 from tacit.metrics import Summary as Spread
 
 STORY = (
-    Said(kind="notice", name="this run is charged to [data].ledger"),
-    Said(kind="begin", seed=3, tasks=2),
-    Said(kind="step", seed=3, tasks=2, name="june", step=0, of=10),
-    Said(kind="step", seed=3, tasks=2, name="june", step=5, of=10, epsilon=0.5),
-    Said(kind="task", seed=3, tasks=2, name="june", accuracy=0.75, epsilon=0.5),
-    Said(kind="task", seed=3, tasks=2, task=1, name="july", epsilon=math.inf),
-    Said(kind="done", seed=3, tasks=2, task=2),
+    Event(kind="notice", name="this run is charged to [data].ledger"),
+    Event(kind="begin", seed=3, tasks=2),
+    Event(kind="step", seed=3, tasks=2, name="june", step=0, of=10),
+    Event(kind="step", seed=3, tasks=2, name="june", step=5, of=10, epsilon=0.5),
+    Event(kind="task", seed=3, tasks=2, name="june", accuracy=0.75, epsilon=0.5),
+    Event(kind="task", seed=3, tasks=2, task=1, name="july", epsilon=math.inf),
+    Event(kind="done", seed=3, tasks=2, task=2),
 )
 
 
 def shown(*, terminal: bool, quiet: bool = False) -> str:
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=140, markup=False, highlight=False)
-    with display(console, quiet=quiet) as tell:
+    with display(console, quiet=quiet) as progress:
         for said in STORY:
-            tell(said)
+            progress(said)
     return file.getvalue()
 
 
@@ -45,8 +45,8 @@ def test_lines_where_there_is_no_terminal() -> None:
 
 def test_a_stream_without_end_says_so() -> None:
     file = io.StringIO()
-    with display(Console(file=file, width=140), quiet=False) as tell:
-        tell(Said(kind="begin", seed=0, task=4))
+    with display(Console(file=file, width=140), quiet=False) as progress:
+        progress(Event(kind="begin", seed=0, task=4))
     assert file.getvalue() == "seed 0: learning from a stream without end, going on after task 4\n"
 
 
@@ -59,8 +59,8 @@ def test_bars_on_a_terminal_and_nothing_when_quiet() -> None:
 def test_what_is_not_private_is_red() -> None:
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, color_system="standard", width=140, markup=False, highlight=False)
-    with display(console, quiet=False) as tell:
-        tell(Said(kind="step", seed=3, tasks=2, name="june", step=5, of=10, epsilon=math.inf))
+    with display(console, quiet=False) as progress:
+        progress(Event(kind="step", seed=3, tasks=2, name="june", step=5, of=10, epsilon=math.inf))
     assert "\x1b[1;31mnot private" in file.getvalue()
     shown = io.StringIO()
     bound = {"epsilon_certified": None, "epsilon_certified_reason": "one draw of noise"}
@@ -84,7 +84,7 @@ def table(console: Console | None = None, **changes: Any) -> str:
     }  # fmt: skip
     spread = Spread(mean=0.25, std=0.02, seeds=2)
     file = io.StringIO()
-    summary = Summary(
+    summary = RunSummary(
         folder=Path("r"), metrics=metrics, tasks=("june", "july"), last_row=(spread, spread), claim="Lemma 2",
         private=True, certificate=Path("r/c.json"),
     )  # fmt: skip

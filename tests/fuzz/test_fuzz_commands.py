@@ -7,11 +7,11 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import QUICK, RELEASE, copied, paid_for, profile, sound, tacit
-from wrong import FILES, WORDS, words
 
+from support.worlds import QUICK, RELEASE, copied, paid_for, profile, sound, tacit
+from support.wrong import FILES, WORDS, words
 from tacit.cli import app
-from tacit.experiment.settings import choices
+from tacit.experiment.config.setting_types import choices
 
 Command = Any
 

@@ -11,13 +11,15 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import FACTS, HEADER, MONTHS, copied, original, profile, raises_only_sentences, rows, sound, tacit
-from wrong import changed, damaged
 
-from tacit.data.own import open_declared
-from tacit.experiment.config import Sweep
-from tacit.experiment.loading import PRESETS, load, preset_names
-from tacit.experiment.sweep import cells_of
+from support.visits import rows_of
+from support.worlds import FACTS, HEADER, MONTHS, copied, original, profile, raises_only_sentences, rows, sound, tacit
+from support.wrong import changed, damaged
+from tacit.experiment.config.config import Sweep
+from tacit.experiment.config.loading import load, preset_names
+from tacit.experiment.sweeps.sweep import cells_of
+from tacit.presets import PRESETS
+from tacit.privacy.vault.sources.declared import open_declared
 
 DECLARED = FACTS | {
     "files": {"train": "visits.csv", "delimiter": ",", "decimal": ".", "encoding": "utf-8"},
@@ -38,7 +40,7 @@ def declaration_holds(tree: Any) -> None:
         (folder / "visits.yaml").write_text(text_of(tree), encoding="utf-8", errors="surrogateescape")
         line = ["data", "check", "visits.yaml"]
         sound(line, tacit(line))
-        raises_only_sentences(lambda: [task.records() for task in open_declared(folder / "visits.yaml")])
+        raises_only_sentences(lambda: [rows_of(task) for task in open_declared(folder / "visits.yaml")])
 
 
 @profile(300)
@@ -79,7 +81,7 @@ def private_rows_never_decide(body: bytes) -> None:
         (folder / "visits.csv").write_bytes(HEADER.encode() + body)
         stream = open_declared(folder / "visits.yaml")
         for task in stream:
-            x, _, _ = task.records()
+            x, _, _ = rows_of(task)
             assert x.dtype == np.float32 and np.isfinite(x).all()
 
 

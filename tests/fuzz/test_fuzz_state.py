@@ -8,9 +8,9 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import QUICK, RELEASE, charged, copied, original, profile, raises_only_sentences, sound, tacit
-from wrong import changed, damaged
 
+from support.worlds import QUICK, RELEASE, charged, copied, original, profile, raises_only_sentences, sound, tacit
+from support.wrong import changed, damaged
 from tacit.learners import opened
 
 CERTIFICATE = f"{RELEASE}/certificate.json"

@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import agree, by_hand, compare, cross_entropy, each_gradient, flat, norm_of
 from torch import nn
 
+from support.reference import agree, by_hand, compare, cross_entropy, each_gradient, flat, norm_of
 from tacit.errors import PlanError
 from tacit.gradients import Automatic, Clipper, Flat, PerLayer, clipped_sum
 

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from reference import agree, by_hand, cross_entropy, flat
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from support.reference import agree, by_hand, cross_entropy, flat
 from tacit.gradients import Clipper, sequence
 from tacit.gradients.tape import differentiate, record
 

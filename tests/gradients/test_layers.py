@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from reference import agree, by_hand, compare, each_gradient, flat, norm_of, square_loss
 from torch import nn
 
+from support.reference import agree, by_hand, compare, each_gradient, flat, norm_of, square_loss
 from tacit.gradients import Clipper, sequence
 
 D = torch.float64

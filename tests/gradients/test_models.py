@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from reference import agree, by_hand, compare, cross_entropy, flat
 from torch import nn
 
+from support.reference import agree, by_hand, compare, cross_entropy, flat
 from tacit.gradients import Automatic, Clipper, Flat, PerLayer, clipped_sum, sequence
 
 D = torch.float64

@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from reference import compare, cross_entropy, square_loss
 from torch import nn
 
+from support.reference import compare, cross_entropy, square_loss
 from tacit.errors import PlanError, UnsupportedModel
 from tacit.gradients import Clipper, check_independent, clipped_sum
 from tacit.gradients.clipper import LOOKS

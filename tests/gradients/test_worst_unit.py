@@ -19,8 +19,8 @@ from tacit.gradients.clip import Automatic, ClipRule, Flat
 from tacit.gradients.clipper import FEW
 from tacit.gradients.convolution import Patches, Window
 from tacit.gradients.exact import ROOM, SLACK, ExactSum
-from tacit.gradients.rows import Dense, Indexed, Outer, Rows, Units
-from tacit.gradients.sequence import Tokens
+from tacit.gradients.rows import Dense, Indexed, Rows, Units
+from tacit.gradients.sequence import Outer, Tokens
 
 DEVICE = os.environ.get("TACIT_TEST_DEVICE", "cpu")
 """On a machine with a GPU: TACIT_TEST_DEVICE=cuda."""

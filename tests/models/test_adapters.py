@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from reference import compare, cross_entropy
-from tiny import Convolutions, vit_folder
 from torch import Tensor, nn
 
+from support.reference import compare, cross_entropy
+from support.tiny import Convolutions, vit_folder
 from tacit.errors import ConfigError
 from tacit.gradients import Clipper, check_independent
 from tacit.models import build, pretrained
@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_said_in_one_sentence(vit: str) -> None:
 
 def test_a_release_holds_what_is_trained_and_the_key() -> None:
     """Not the public weights: whoever loads it builds the network again."""
-    from tacit.learners.weights import load, released
+    from tacit.learners.base.weights import load, released
 
     torch.manual_seed(0)
     module = Convolutions()

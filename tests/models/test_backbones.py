@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import Convolutions, vit_folder
 from torch import Tensor, nn
 
+from support.tiny import Convolutions, vit_folder
 from tacit.errors import ConfigError
 from tacit.models.backbones import CPU_ROWS, GPU_ROWS, Backbone, backbone
 from tacit.models.backbones_efficientnet import efficientnet
@@ -69,7 +69,7 @@ def test_efficientnet_gives_the_published_features_of_cifar100() -> None:
     folder = Path(os.environ.get("TACIT_DATA", "/nowhere")) / "cifar100"
     if not (folder / "efficientnet_lite0_u8.npy.xz").exists():
         pytest.skip("TACIT_DATA does not name a folder with the features of CIFAR-100")
-    from tacit.data.named import load
+    from tacit.data.benchmarks.named import load
 
     with lzma.open(folder / "efficientnet_lite0_u8.npy.xz") as file:
         assert np.lib.format.read_magic(file) == (1, 0)

@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 import torch
-from reference import by_hand, compare, cross_entropy, flat
 from torch import nn
 
+from support.reference import by_hand, compare, cross_entropy, flat
 from tacit.errors import ConfigError
 from tacit.gradients import check_independent, clipped_sum
 from tacit.models import NETWORKS, build

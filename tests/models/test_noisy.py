@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from reference import compare, cross_entropy
 from torch import Tensor, nn
 
+from support.reference import compare, cross_entropy
 from tacit.errors import ConfigError, UnsupportedModel
 from tacit.gradients import check_independent
 from tacit.models import build

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fixed_models import small
 from torch import Tensor
 
+from support.fixed_models import small
 from tacit.models.lipschitz import ORDER, Norm
 from tacit.robustness.attacks import KINDS, Attack, Kind, attack
 from tacit.robustness.balls import distance

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from fixed_models import around, separable, small, trained_noisy
-from small_world import ALL, facts, records, whole_run
 from torch import Tensor, nn
 
+from support.fixed_models import around, separable, small, trained_noisy
+from support.small_world import ALL, facts, records, whole_run
 from tacit.errors import ConfigError
-from tacit.learners.centralised import Centralised
-from tacit.learners.core import Core
-from tacit.learners.l2dpml import L2DPML
+from tacit.learners.base.learner import Learner
+from tacit.learners.baselines.centralised import Centralised
+from tacit.learners.published.l2dpml import L2DPML
 from tacit.models.lipschitz import Norm
 from tacit.robustness.attacks import KINDS, SURE, Attack, Kind, attack, flat, gradient, margin
 from tacit.robustness.balls import distance, unit
@@ -20,7 +20,7 @@ from tacit.robustness.balls import distance, unit
 NORMS: tuple[Norm, ...] = ("linf", "l2", "l1")
 
 
-def loss(learner: Core, x: Tensor, y: Tensor) -> Tensor:
+def loss(learner: Learner, x: Tensor, y: Tensor) -> Tensor:
     return nn.functional.cross_entropy(learner.scores(x), y, reduction="none")
 
 
@@ -93,7 +93,7 @@ def tiny_network(info: object) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2))
 
 
-def any_learner(name: str) -> Core:
+def any_learner(name: str) -> Learner:
     if name in OTHERS:
         learner = OTHERS[name]()
         learner.start(facts())

@@ -1,13 +1,13 @@
 """Public data sets: labelled samples whose features are read when they are needed.
 
-Everything here is public: a `DataSet` is a benchmark, and what it holds may be counted. Private data never becomes one;
-it comes as a `Stream` from `tacit.data.own` or from a declaration.
+A `DataSet` is a public benchmark, and its samples may be counted. Private data is never held by one: it becomes a
+`Stream` by a declaration.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,25 +17,27 @@ from tacit.data.stream import Label
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
+T = TypeVar("T")
 Map = Callable[[Array], Array]
-"""Acts on each row of stored features by itself, with public constants."""
+"""Maps each row of stored features by itself, with public constants."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Samples:
-    """Samples of a public data set. Labels are there at once; features are read when first asked for, then kept."""
+    """Samples of a public data set. Features are read when they are first needed, then kept in memory."""
 
     read: Callable[[], Array] = field(repr=False)
-    """→ features, uint8 or float32, one row per sample."""
+    """Reads the features, uint8 or float32, one row per sample."""
     y: Rows
+    """Labels."""
     ids: Array | None = None
-    """Whose each sample is."""
+    """The person that each sample belongs to."""
     groups: Mapping[str, Array] = field(default_factory=dict)
-    """Columns by which a scenario may cut: device, sensor, recording, …"""
+    """Columns by which a scenario may divide the set into tasks: device, sensor, recording, …"""
 
     @classmethod
     def of(cls, x: Array, y: Any, ids: Any = None, groups: Mapping[str, Any] | None = None) -> "Samples":
-        """Samples that are in memory already."""
+        """Samples that are in memory."""
         columns = {name: np.asarray(column) for name, column in (groups or {}).items()}
         named = None if ids is None else np.asarray(ids)
         return cls(read=lambda: x, y=np.asarray(y, dtype=np.int64), ids=named, groups=columns)
@@ -50,25 +52,47 @@ class Samples:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DataSet:
-    """A public benchmark. `labels`, `classes`, `shape` and `groups` are constants of the code, never read from data."""
+    """A public benchmark. `labels`, `classes`, `shape` and `groups` are constants in the code."""
 
     name: str
     about: str
     labels: tuple[Label, ...]
     shape: tuple[int, ...]
-    """Of one sample's features."""
+    """Shape of one sample's features."""
     read_train: Callable[[], Samples] = field(repr=False)
     read_test: Callable[[], Samples] | None = field(default=None, repr=False)
     classes: tuple[str, ...] = ()
-    """What the labels mean, where it is known."""
+    """The names of the labels, where they are known."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The values of each column by which the set can be cut into domains."""
+    """The values of each column by which the set can be divided into domains."""
     personal: frozenset[str] = frozenset()
-    """Those columns that have one value in all records of a person."""
+    """The columns that have the same value in all records of a person."""
     rate: float | None = None
-    """Samples a second, for raw sensors."""
+    """Samples per second, for raw sensors."""
     features: str = ""
-    """What the samples were put through before, see `StreamInfo.features`."""
+    """What computed the features; see `StreamInfo.features`."""
+
+    @classmethod
+    def of_parts(
+        cls,
+        name: str,
+        about: str,
+        classes: tuple[str, ...],
+        shape: tuple[int, ...],
+        read: Callable[[bool], Samples],
+        rate: float | None = None,
+    ) -> "DataSet":
+        """A set with labels 0, 1, … for its classes; `read(True)` gives the test samples, `read(False)` the others."""
+        return cls(
+            name=name,
+            about=about,
+            labels=tuple(range(len(classes))),
+            classes=classes,
+            shape=shape,
+            rate=rate,
+            read_train=lambda: read(False),
+            read_test=lambda: read(True),
+        )
 
     @cached_property
     def train(self) -> Samples:
@@ -81,10 +105,10 @@ class DataSet:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Features:
-    """Some rows of a stored array as float32 features, made when they are read.
+    """Some rows of a stored array as float32 features, computed when they are read.
 
-    It stands where an array could: `len`, `shape`, `x[rows]` and `np.asarray(x)` work. Many tasks can so share one
-    stored copy of the images, each with its own rows and its own public map.
+    It can be used like an array: `len`, `shape`, `x[rows]` and `np.asarray(x)` work. Many tasks can share one stored
+    copy of the images, each with its own rows and its own public map.
     """
 
     store: Array = field(repr=False)
@@ -106,8 +130,14 @@ class Features:
         return self[:] if dtype is None else self[:].astype(dtype)
 
 
+def present(value: T | None) -> T:
+    """The value, which the caller knows to be there."""
+    assert value is not None
+    return value
+
+
 def scaled(x: Array) -> Floats:
-    """What a model reads: stored bytes divided by 255; other numbers as they are. No statistic of the data."""
+    """The values as float32; bytes are divided by 255. No statistic of the data is used."""
     if x.dtype == np.uint8:
         return np.multiply(x, np.float32(1 / 255), dtype=np.float32)
     return x.astype(np.float32, copy=False)

@@ -1,7 +1,7 @@
-"""Tasks and streams: what is public about them, and how their records are reached.
+"""Tasks and streams: their public facts, and the sources of their records.
 
-A stream is an indexable, sliceable, lazy sequence of tasks. `info` holds public facts only: they are declared, never
-taken from private records. A learner gets `info` and a block; the records go straight into the vault.
+A stream is a lazy sequence of tasks that can be indexed and sliced. `info` holds public facts only: they are declared,
+never computed from private records. A learner gets `info` and a block; the records go to the vault.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,50 +21,70 @@ class TaskInfo:
 
     name: str
     number: int
-    """Place in the stream, from 0."""
+    """Position in the stream, from 0."""
     labels: tuple[Label, ...]
-    """Public label set; a record with another label is skipped in silence, or gets the stream's `other`."""
+    """The public label set. A record with another label is dropped without a message, or gets the stream's `other`."""
     size: int
-    """Nominal number of units."""
+    """The nominal number of units: declared, never counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamInfo:
-    """Public facts of a stream: the tasks that are planned, how test inputs come, and how units recur."""
+    """Public facts of a stream: the planned tasks, whether the task is known at test time, and how units recur."""
 
     name: str
     shape: tuple[int, ...]
-    """Of one record's features."""
+    """Shape of one record's features."""
     tasks: tuple[TaskInfo, ...]
     task_id: TaskId = "hidden"
-    """given: at test the task is known, and logits are masked to its labels. No table mixes the two."""
+    """"given": the task is known at test time, and logits are masked to its labels. "hidden": it is not."""
     unit: Protected = "record"
-    """What the records can protect: with "person" they come as (x, y, ids)."""
+    """What is protected. With "person", records come with ids: (x, y, ids)."""
     tasks_per_unit: int = 1
+    """In how many tasks one unit may be."""
     records_per_unit: int = 1
-    """Per task."""
+    """How many records one unit may have in a task."""
     public: bool = False
-    """A benchmark: the data is public."""
+    """Whether the data is public, as in a benchmark."""
     other: Label | None = None
-    """A record with a label outside its task's set gets this one, which is in every set. None: it is skipped."""
+    """The label that records outside their task's label set get; it is in every set. None drops these records."""
     declared: str = ""
-    """Names the declaration that the stream was opened by, wherever its files lie; empty where there is none."""
+    """The digest of the declaration that the stream was opened with; empty where there is none."""
     features: str = ""
-    """What records were put through before: the key of a public backbone, or a file of its features. Empty: nothing."""
+    """What computed the features: the key of a public backbone, or a file of its features; empty for raw records."""
     endless: bool = False
-    """The tasks go on for ever: `tasks` is one period of them, and task n has the facts of tasks[n % period]."""
+    """Whether the stream has no end: `tasks` is then one period, and task n has the facts of tasks[n % period]."""
 
     @classmethod
     def uniform(
-        cls, name: str, *, labels: Iterable[Label], shape: Sequence[int] | int, size: int, tasks: int, **facts: Any
+        cls,
+        name: str,
+        *,
+        labels: Iterable[Label] | None = None,
+        shape: Sequence[int] | int,
+        size: int,
+        tasks: int,
+        **facts: Any,
     ) -> "StreamInfo":
-        """`tasks` tasks of the same size over the same labels. `shape=768`: rows of so many numbers."""
-        space = _each_once(labels)
+        """The facts of a stream whose tasks all have the same labels and nominal size.
+
+        Args:
+            name: The name of the stream in the ledger.
+            labels: The public label set of every task. None: given as `classes` to the first `partial_fit`.
+            shape: The shape of one record; a number for rows of that length.
+            size: The nominal number of units in each task.
+            tasks: The number of tasks.
+            **facts: Any other field of `StreamInfo`.
+
+        Raises:
+            DataError: A value is not a positive whole number, or a label occurs twice.
+        """
+        space = () if labels is None else _unique_labels(labels)
         given = shape if isinstance(shape, Iterable) else (shape,)
         sides = tuple(whole("each side of shape", side) for side in given)
         number = range(whole("tasks", tasks))
-        made = (TaskInfo(name=f"task-{n + 1}", number=n, labels=space, size=whole("size", size)) for n in number)
-        return cls(name=name, shape=sides, tasks=tuple(made), **facts)
+        planned = (TaskInfo(name=f"task-{n + 1}", number=n, labels=space, size=whole("size", size)) for n in number)
+        return cls(name=name, shape=sides, tasks=tuple(planned), **facts)
 
     def __post_init__(self) -> None:
         for name in ("tasks_per_unit", "records_per_unit"):
@@ -74,7 +94,7 @@ class StreamInfo:
             raise DataError("the tasks of an endless stream are numbered from 0 and named task-1, task-2, …")
 
     def task(self, number: int) -> TaskInfo | None:
-        """What is planned as task `number`, from 0; None past the end."""
+        """The facts of task `number`, from 0; None past the end."""
         if number < 0 or (number >= len(self.tasks) and not self.endless):
             return None
         planned = self.tasks[number % len(self.tasks)]
@@ -82,27 +102,31 @@ class StreamInfo:
 
     @property
     def units(self) -> float:
-        """How many units are declared: at least those of the largest task, and of all tasks together where a unit is in
-        as many of them as it may be. Of a stream without end, those of its largest task."""
+        """The declared number of units: at least that of the largest task, and at least the sum over all tasks divided
+        by `tasks_per_unit`. In an endless stream, that of the largest task."""
         sizes = [task.size for task in self.tasks]
         return max(sizes) if self.endless else max(*sizes, sum(sizes) / self.tasks_per_unit, 0)
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """The union of the tasks' label sets, in the order of first appearance: the outputs of a model."""
+        """The union of the tasks' label sets, in order of first appearance: the outputs of a model."""
         return tuple(dict.fromkeys(label for task in self.tasks for label in task.labels))
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:
-    """A whole number that is large enough, as a plain one."""
+    """The value as a Python int.
+
+    Raises:
+        DataError: It is not a whole number, or is less than `least`.
+    """
     plain = value.item() if hasattr(value, "item") else value
     if isinstance(plain, bool) or not isinstance(plain, int) or plain < least:
         raise DataError(f"{name} must be a whole number ≥ {least}, got {value!r}")
     return plain
 
 
-def _each_once(labels: Any) -> tuple[Label, ...]:
-    """Public labels as plain numbers or texts."""
+def _unique_labels(labels: Any) -> tuple[Label, ...]:
+    """Public labels as Python numbers or texts, each once."""
     if isinstance(labels, str) or not hasattr(labels, "__iter__"):
         hint = f"range({labels})" if isinstance(labels, int) else "['sick', 'well']"
         raise DataError(f"labels must be a list of whole numbers or texts, got {labels!r}; such as {hint}")
@@ -117,28 +141,40 @@ Loader = Callable[[], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One step of a stream. `records()` is private: hand it to `vault.admit` and nothing else."""
+    """One step of a stream."""
 
     info: TaskInfo
-    records: Loader = field(repr=False)
-    """→ (x, y), (x, y, ids), a Dataset or an iterable: what the vault admits."""
+    records: Any = field(repr=False)
+    """What `Vault.admit` takes: a function that loads a benchmark's (x, y) or (x, y, ids), a Dataset, or a description
+    of private rows that only the vault opens."""
     test: Loader | None = field(default=None, repr=False)
+    """Loads a public test set (x, y) as arrays. None: accuracy is a charged query."""
     arrived: Callable[[], bool] | None = field(default=None, repr=False)
-    """Whether the file or folder that holds this task alone is there. None: it has none, only the owner can tell."""
-    """→ (x, y) as arrays: a public test set. None: accuracy is a charged query."""
+    """Whether the file or folder of this task alone exists. None: it has none, and only the owner knows."""
+    through: Any = field(default=None, repr=False)
+    """A frozen feature map that `Vault.admit` applies to the records."""
 
 
 class Stream(Sequence[Task]):
-    """A sequence of tasks with its public facts. A slice is a stream again, its tasks numbered from 0.
+    """A sequence of tasks with its public facts. A slice is again a stream, with its tasks numbered from 0.
 
-    An endless stream holds one period of tasks; `later` makes any task that comes after, when `task` asks for it, and
-    nothing of it is kept."""
+    Args:
+        info: The public facts.
+        tasks: The tasks; of an endless stream, one period.
+        later: For an endless stream, makes the task of any later number; nothing of it is kept.
+
+    Attributes:
+        info: The public facts.
+        held: The first tasks, where they were held back for learners that start with them.
+
+    Raises:
+        DataError: The tasks and the public facts do not agree.
+    """
 
     def __init__(self, info: StreamInfo, tasks: Iterable[Task], *, later: Callable[[int], Task] | None = None) -> None:
         self.info = info
         self._tasks, self._later = tuple(tasks), later
         self.held: Stream | None = None
-        """First tasks that were held back from it, for learners that begin on them."""
         if tuple(task.info for task in self._tasks) != info.tasks or info.endless != (later is not None):
             raise DataError("a stream's tasks and its public facts must agree; build both from the same list")
 
@@ -149,34 +185,34 @@ class Stream(Sequence[Task]):
             raise DataError(f"{self.info.name!r} has tasks 0 to {len(self) - 1}, and none of number {number}")
         if number < len(self) or self._later is None:
             return self._tasks[number]
-        made = self._later(number)
-        if made.info != planned:
+        task = self._later(number)
+        if task.info != planned:
             raise DataError(f"task {number} of {self.info.name!r} was made with other public facts than those planned")
-        return made
+        return task
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     @overload
-    def __getitem__(self, place: int) -> Task: ...
+    def __getitem__(self, index: int) -> Task: ...
     @overload
-    def __getitem__(self, place: slice) -> "Stream": ...
-    def __getitem__(self, place: int | slice) -> "Task | Stream":
-        if isinstance(place, int):
-            return self._tasks[place]
-        return self._of(self._tasks[place])
+    def __getitem__(self, index: slice) -> "Stream": ...
+    def __getitem__(self, index: int | slice) -> "Task | Stream":
+        if isinstance(index, int):
+            return self._tasks[index]
+        return self._renumbered(self._tasks[index])
 
     def in_order(self, order: Sequence[int]) -> "Stream":
-        """The same tasks, each once, in another order (by place)."""
+        """The same tasks in another order, given by their positions."""
         if sorted(order) != list(range(len(self))):
-            raise DataError(f"an order of {len(self)} tasks names each place once, got {list(order)}")
-        return self._of([self._tasks[place] for place in order])
+            raise DataError(f"an order of {len(self)} tasks must name each position once, got {list(order)}")
+        return self._renumbered([self._tasks[index] for index in order])
 
     def of_features(self, features: str) -> "Stream":
-        """The same stream, whose records are said to be features of this map."""
+        """The same stream, with `info.features` set."""
         return Stream(replace(self.info, features=features), self._tasks, later=self._later)
 
-    def _of(self, tasks: Sequence[Task]) -> "Stream":
+    def _renumbered(self, tasks: Sequence[Task]) -> "Stream":
         if self.info.endless:
             raise DataError(f"{self.info.name!r} is endless: it is learnt from its first task on, in its own order")
         numbered = [replace(task, info=replace(task.info, number=number)) for number, task in enumerate(tasks)]

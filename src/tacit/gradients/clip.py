@@ -1,13 +1,16 @@
-"""Clip rules: how long a unit's gradient may be, and the weight that makes it so.
+"""Clipping rules: flat, automatic and per-layer.
 
-A unit is one example, or one group of examples when groups are given. Every rule guarantees that a unit moves
-the released sum by at most `sensitivity` in the L2 norm, whatever the example, the model and the rounding are.
+A unit is one example, or one group of examples if groups are given.
+
+Formal guarantees
+  * A unit moves the released sum by at most `sensitivity` in the L2 norm, whatever the example, the model and the
+    rounding.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -38,8 +41,8 @@ class ClipRule(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flat:
-    """One bound on the norm of the whole gradient: weight = min(1, norm / ‖g‖)."""
+class _WholeNorm:
+    """One bound on the norm of the whole gradient, which is also the sensitivity."""
 
     norm: float
     whole: ClassVar[bool] = True
@@ -51,8 +54,12 @@ class Flat:
     def sensitivity(self) -> float:
         return self.norm
 
-    def bind(self, names: Sequence[str]) -> "Flat":
+    def bind(self, names: Sequence[str]) -> Self:
         return self
+
+
+class Flat(_WholeNorm):
+    """One bound on the norm of the whole gradient: weight = min(1, norm / ‖g‖)."""
 
     def weights(self, squared: Sequence[Tensor], slack: float) -> list[Tensor]:
         weight = _shrink(_total(squared), self.norm, slack)
@@ -60,26 +67,17 @@ class Flat:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Automatic:
+class Automatic(_WholeNorm):
     """Normalising clip: weight = norm / (‖g‖ + stability), so that no unit moves the sum by more than `norm`.
 
     Bu et al. 2023, "Automatic clipping", eq. (AUTO-S).
     """
 
-    norm: float
     stability: float = 0.01
-    whole: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _positive("clip norm", self.norm)
+        super().__post_init__()
         _positive("stability", self.stability)
-
-    @property
-    def sensitivity(self) -> float:
-        return self.norm
-
-    def bind(self, names: Sequence[str]) -> "Automatic":
-        return self
 
     def weights(self, squared: Sequence[Tensor], slack: float) -> list[Tensor]:
         total = _total(squared)

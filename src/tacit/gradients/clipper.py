@@ -2,12 +2,14 @@
 
 Formal guarantees
   * A unit (an example, or a group of examples) moves the total by at most `Clipper.sensitivity` in the L2 norm, after
-    every rounding of the way: the row whose norm is taken is the row that is added, and totals are exact.
-  * A unit whose gradient is not finite moves it by nothing, in silence.
-Condition: the model treats each example by itself, which `check_independent` tests and `Clipper` cannot see.
+    every rounding: the row whose norm is computed is the row that is added, and totals are exact.
+  * A unit whose gradient is not finite adds nothing, silently.
 
-How: (1) forward, writing down the inputs of the trained layers; (2) one backward pass to the *outputs* of those
-layers, so that no weight gradient is made; (3) per-example norms from these two; (4) one weighted product per layer.
+Conditions: the model treats each example by itself, which `check_independent` tests.
+
+Method: (1) a forward pass that records the inputs of the trained layers; (2) one backward pass to the *outputs* of
+these layers, without weight gradients; (3) per-example norms from inputs and output gradients; (4) one weighted product
+per layer.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,13 +1,16 @@
-"""Loops over arrays on the CPU, compiled by numba when they are first called.
+"""Loops over arrays on the CPU, compiled by numba, and GPU kernels, compiled by torch; both at their first call.
 
-One compiled loop does what would be five to ten passes of numpy or torch over the same numbers, and holds no lock of
-the interpreter meanwhile, so that a second thread can draw noise. Results are those of IEEE arithmetic, operation by
-operation, unless a loop says otherwise.
+One compiled loop replaces five to ten passes of numpy or torch over the same numbers, and releases the interpreter's
+lock, so that a second thread can draw noise. Results are those of IEEE arithmetic, operation by operation, unless a
+loop states otherwise.
 """
 
 from collections.abc import Callable
 from functools import cache, wraps
+from importlib.util import find_spec
 from typing import Any, ParamSpec, TypeVar
+
+import torch
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,3 +43,22 @@ def _compile(function: Callable[..., Any], freedoms: tuple[str, ...]) -> Any:
         return numba.njit(function, cache=True, **options)
     except RuntimeError:  # there is no folder where the machine code could be kept
         return numba.njit(function, **options)
+
+
+@cache
+def can_fuse() -> bool:
+    """Whether torch can compile GPU kernels: it uses Triton, which comes with its CUDA builds."""
+    return torch.cuda.is_available() and find_spec("triton") is not None
+
+
+def fused(function: Callable[P, R], *, any_size: bool) -> Callable[P, R]:
+    """The function in as few GPU kernels as can be: compiled for any size, or faster for each size anew.
+
+    Without a GPU it is the function itself.
+    """
+    return _torch_compiled(function, any_size) if can_fuse() else function
+
+
+@cache
+def _torch_compiled(function: Callable[P, R], any_size: bool) -> Callable[P, R]:
+    return torch.compile(function, dynamic=any_size)

@@ -1,9 +1,9 @@
 """Rows of a convolution's weight: a linear layer on unfolded patches.
 
-How they are formed is a matter of speed only. On the CPU in float32, oneDNN computes the weight gradients of a few
-examples in one call when each is a group of one wide convolution, faster than unfolding where there are many places;
-its fast kernels want channels in multiples of eight, so channels of zeros are added. Elsewhere patches are unfolded and
-multiplied.
+The way in which they are formed matters for speed only. On the CPU in float32, oneDNN computes the weight gradients of
+a few examples in one call if each is a group of one wide convolution, which is faster than unfolding if there are many
+positions; its fast kernels need channels in multiples of eight, so channels of zeros are added. Elsewhere patches are
+unfolded and multiplied.
 """
 
 from dataclasses import dataclass
@@ -39,9 +39,8 @@ class Window:
         step = x.stride()
         # A view and one copy: F.unfold is slower on the CPU and launches one kernel for each example on a GPU.
         strides = (step[0], step[1], dh * step[2], dw * step[3], sh * step[2], sw * step[3])
-        return x.as_strided((n, channels, kh, kw, *places), strides, x.storage_offset()).reshape(
-            n, channels * kh * kw, places[0] * places[1]
-        )
+        windows = x.as_strided((n, channels, kh, kw, *places), strides, x.storage_offset())
+        return windows.reshape(n, channels * kh * kw, places[0] * places[1])
 
     def weight_gradient(self, x: Tensor, b: Tensor, groups: int = 1) -> Tensor:
         """Σ over the batch of the gradient of the weight, (O, C/groups, kh, kw)."""

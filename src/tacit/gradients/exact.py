@@ -1,4 +1,4 @@
-"""Sums of clipped vectors that do not depend on the order in which they are added.
+"""Exact sums of clipped vectors, independent of the order in which they are added.
 
 Formal guarantees
   * Every unit adds whole multiples of one public power of two (`step`), chosen from the unit alone. The multiples are
@@ -6,10 +6,11 @@ Formal guarantees
     that is added or removed changes it by exactly what that unit adds.
   * Rounding to a multiple makes a vector longer by at most `step`·√d/2, that is by 2⁻³⁸·√d of the clip; the slack of
     the clip weights covers it (`SLACK`).
+
 Conditions: a unit adds at most the clip, in Euclidean norm; at most 2²⁴ units are added to one total.
 
-How: multiples are float64 numbers without a fraction. A total may add 2¹⁴ units before it could reach 2⁵³, where
-float64 stops counting; it is then moved to 64-bit integers.
+Multiples are whole numbers in float64. A total can add 2¹⁴ units before it could reach 2⁵³, the largest range of exact
+integers; it is then moved to 64-bit integers.
 """
 
 import math

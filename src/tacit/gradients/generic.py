@@ -1,7 +1,7 @@
-"""Rows of any other module: its own vector-Jacobian product, one example at a time, vectorised by torch.func.
+"""Rows of modules without a rule of their own: vector-Jacobian products per example, vectorised by torch.func.
 
-The module is run again on the inputs that the tape wrote down, so it must be a function of them: a module that draws
-random numbers, or that changes its own state, is refused.
+The module is run again on its recorded inputs, so it must be a function of them: a module that draws random numbers or
+changes its own state is refused.
 """
 
 from collections.abc import Callable

@@ -1,19 +1,20 @@
-"""What each kind of layer does with its input and the gradient of its output: the rows of its own parameters.
+"""Rules for per-example gradients of the parameters of each kind of layer.
 
 A rule gets the layer, its input `a` and the gradient `b` of the summed loss with respect to its output, both with
-the examples in the first dimension. It returns rows for each of the parameters that are `wanted`.
+the examples in the first dimension. It returns rows for each of the `wanted` parameters.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tacit.gradients.compiled import can_fuse, fused
 from tacit.gradients.convolution import weight_rows
-from tacit.gradients.fusion import can_fuse, fused
-from tacit.gradients.rows import Dense, Indexed, Outer, Rows, wide
-from tacit.gradients.sequence import Tokens
+from tacit.gradients.rows import Dense, Indexed, Rows, wide
+from tacit.gradients.sequence import Outer, Tokens
 
 CHUNK = 64  # examples
 Rule = Callable[[nn.Module, Tensor, Tensor, Collection[str]], dict[str, Rows]]
@@ -44,24 +45,17 @@ def convolution(layer: nn.Module, a: Tensor, b: Tensor, wanted: Collection[str])
 
 def group_norm(layer: nn.Module, a: Tensor, b: Tensor, wanted: Collection[str]) -> dict[str, Rows]:
     assert isinstance(layer, nn.GroupNorm)
-
-    def normal() -> Tensor:
-        return F.group_norm(a, layer.num_groups, None, None, layer.eps)
-
+    normal = partial(F.group_norm, a, layer.num_groups, None, None, layer.eps)
     return _scale_shift(normal, b.flatten(2) if b.dim() > 2 else b.unsqueeze(2), 2, wanted)
 
 
 def layer_norm(layer: nn.Module, a: Tensor, b: Tensor, wanted: Collection[str]) -> dict[str, Rows]:
     assert isinstance(layer, nn.LayerNorm)
-    shape = list(layer.normalized_shape)
     places = b.reshape(b.shape[0], -1, layer.weight.numel())
     if a.is_cuda and can_fuse():
         both = _in_chunks(a.reshape(places.shape), places, layer.eps)
         return {name: Dense(rows) for name, rows in zip(("weight", "bias"), both, strict=True) if name in wanted}
-
-    def normal() -> Tensor:
-        return F.layer_norm(a, shape, None, None, layer.eps)
-
+    normal = partial(F.layer_norm, a, list(layer.normalized_shape), None, None, layer.eps)
     return _scale_shift(normal, places, 1, wanted)
 
 
@@ -87,10 +81,7 @@ def _layer_norm_sums(a: Tensor, b: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 def batch_norm(layer: nn.Module, a: Tensor, b: Tensor, wanted: Collection[str]) -> dict[str, Rows]:
     """Only with frozen statistics: then it is a scale and a shift of each example by itself."""
     assert isinstance(layer, nn.modules.batchnorm._BatchNorm)
-
-    def normal() -> Tensor:
-        return F.batch_norm(a, layer.running_mean, layer.running_var, None, None, False, 0.0, layer.eps)
-
+    normal = partial(F.batch_norm, a, layer.running_mean, layer.running_var, None, None, False, 0.0, layer.eps)
     return _scale_shift(normal, b.flatten(2) if b.dim() > 2 else b.unsqueeze(2), 2, wanted)
 
 

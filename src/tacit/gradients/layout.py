@@ -1,4 +1,4 @@
-"""Where each trained parameter lies in one flat buffer, so that noise and update are one operation each."""
+"""The layout of the trained parameters in one flat buffer, so that noise and update are one operation each."""
 
 from dataclasses import dataclass
 

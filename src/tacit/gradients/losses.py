@@ -1,4 +1,8 @@
-"""Losses with one value for each example."""
+"""Losses with one value for each example.
+
+The code of a loss, its docstring included, is part of the fingerprint of the work that uses it: after an edit here,
+unfinished work of earlier versions would not be resumed.
+"""
 
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,15 +1,14 @@
-"""Per-example gradients of one parameter, kept in the form in which they cost least.
+"""Per-example gradients of one parameter, in the cheapest representation.
 
-`Rows` stands for a matrix whose row i is the gradient of one unit: of example i's loss, or of a group of examples.
-Nobody needs that matrix: the clip needs the norms of its rows, the release needs one weighted sum of them.
+`Rows` represents a matrix whose row i is the gradient of one unit: of example i's loss, or of a group of examples. The
+matrix itself is not needed: clipping needs the norms of its rows, and the release needs one weighted sum of them.
 
 Formal guarantees
   * `squared_norms` is never below the true squared norm of what `add_to` adds for a weight of one: norms are enlarged
-    by the most that rounding can take off.
+    by the largest rounding error.
   * `add_to` adds whole multiples of the total's step, for each row a function of that row and its weight alone.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.gradients.compiled import compiled
-from tacit.gradients.exact import FACTOR_BITS, ROOM, ExactSum
+from tacit.gradients.exact import ROOM, ExactSum
 
 BLOCK = 512
 """Squares that a GPU adds up in the precision of the rows; blocks of them are added in float64."""
@@ -99,46 +98,6 @@ class Dense(Rows):
         return Dense(masked(self.rows, fine))
 
 
-class Outer(Rows):
-    """Row i is the outer product b[i] a[i]ᵀ: the weight of a linear layer on inputs (B, K), outputs (B, O).
-
-    ‖b aᵀ‖ = ‖a‖·‖b‖. In the sum, a over (a power of two above ‖a‖) and b times that power and the weight are cut to 19
-    bits, towards zero: an outer product of shorter factors is shorter, and products of 19 bits are added exactly.
-    """
-
-    def __init__(self, a: Tensor, b: Dense) -> None:
-        self.a, self.right = wide(a), b  # b is also the gradient of the bias: its norms are computed once
-        self.b = b.rows
-        self._squares: Tensor | None = None
-
-    def dense(self) -> Tensor:
-        return self.b.unsqueeze(2) * self.a.unsqueeze(1)
-
-    def by_unit(self, units: Units) -> Rows:
-        from tacit.gradients.sequence import Tokens  # a row of one place
-
-        return Tokens(self.a.unsqueeze(1), self.b.unsqueeze(1)).by_unit(units)
-
-    def squared_norms(self) -> Tensor:
-        if self._squares is None:
-            self._squares = squares(self.a)
-        return self._squares * self.right.squared_norms() + torch.finfo(torch.float64).tiny  # the product may underflow
-
-    def add_to(self, total: ExactSum, view: Tensor, weight: Tensor) -> None:
-        assert self._squares is not None, "norms come before sums"
-        left, right = _balanced(self._squares, weight / total.step)
-        for start in range(0, len(self.a), AT_A_TIME):
-            part = slice(start, start + AT_A_TIME)
-            a, b = cut(self.a[part], left[part]), cut(self.b[part], right[part])
-            total.reserve(len(a))
-            torch.addmm(view, b.t(), a, out=view)
-
-    def keep(self, fine: Tensor) -> Rows:
-        kept = Outer(masked(self.a, fine), Dense(masked(self.b, fine)))
-        kept._squares = None if self._squares is None else torch.where(fine, self._squares, 0.0)
-        return kept
-
-
 class Indexed(Rows):
     """Row u is Σ b[i, t] written at line index[i, t] of a table, over the tokens of its examples: an embedding.
 
@@ -210,27 +169,6 @@ def add_rounded(total: ExactSum, out: Tensor, rows: Tensor, weight: Tensor) -> N
             _add_rows(rows[part].numpy(), factor[part].numpy(), out.numpy())
 
 
-def _balanced(squared: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Scales of the two factors of an outer product: 2¹⁹ over a power of two above the first one's norm, and the weight
-    over the first scale."""
-    if squared.is_cuda:
-        exponent = torch.frexp(squared.sqrt()).exponent.clamp(-900, 900)
-        left = torch.ldexp(torch.ones_like(squared), FACTOR_BITS - exponent)
-    else:
-        left = torch.empty_like(squared)
-        _scale(squared.numpy(), FACTOR_BITS, left.numpy())
-    return left, weight / left
-
-
-def cut(factors: Tensor, scale: Tensor) -> Tensor:
-    """scale·factor in float64, cut towards zero to whole numbers; a scale for each row."""
-    if factors.is_cuda:
-        return (factors * scale.unsqueeze(1)).trunc_()
-    out = torch.empty(factors.shape, dtype=torch.float64)
-    _cut(factors.numpy(), scale.numpy(), out.numpy())
-    return out
-
-
 def _chunks(count: int, width: int, cuda: bool) -> Iterator[slice]:
     most = min(ROOM, max(1, (1 << 27) // max(1, width))) if cuda else ROOM
     for start in range(0, count, most):
@@ -292,13 +230,6 @@ def _squares(rows: NDArray[Any], enlarged: float, least: float, out: NDArray[np.
 
 
 @compiled()
-def _scale(squared: NDArray[np.float64], bits: int, out: NDArray[np.float64]) -> None:
-    for i in range(len(squared)):
-        exponent = math.frexp(math.sqrt(squared[i]))[1] if squared[i] < math.inf else 1024
-        out[i] = math.ldexp(1.0, bits - min(max(exponent, -900), 900))
-
-
-@compiled()
 def _add_rows(rows: NDArray[Any], factor: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     for start in range(0, len(out), _WIDTH):
         some = out[start : min(start + _WIDTH, len(out))]
@@ -306,11 +237,3 @@ def _add_rows(rows: NDArray[Any], factor: NDArray[np.float64], out: NDArray[np.f
             row, scale = rows[i, start : start + len(some)], factor[i]
             for j in range(len(some)):
                 some[j] += np.rint(np.float64(row[j]) * scale)
-
-
-@compiled()
-def _cut(rows: NDArray[Any], factor: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    for i in range(len(rows)):
-        row, scale, to = rows[i], factor[i], out[i]
-        for j in range(len(row)):
-            to[j] = np.trunc(np.float64(row[j]) * scale)

@@ -1,24 +1,71 @@
-"""Rows of a weight that is applied at many places of one unit: a linear layer on tokens, a convolution, or any linear
+"""Rows of a weight that multiplies its inputs: a linear layer that is applied once, or at many places of one unit.
+
+`Outer` is a linear layer applied once to an example. `Tokens` is a linear layer on tokens, and `Joined` any linear
 layer where several examples are one unit.
 
-Row i is b[i] a[i]ᵀ, a sum over T places of outer products, with a[i] of (K, T) and b[i] of (O, T). The places may
-cancel: tokens with +v and −v have long factors and a short row, so nothing but the row itself says how long it is.
-Rows are therefore formed, a few units at a time, and the row that is measured is the row that is added. They are kept
-between the two when they are small; otherwise they are formed twice, and one that came out longer is shortened.
+Formal guarantees
+  * In `Places`, row i is b[i] a[i]ᵀ, a sum over T places of outer products, with a[i] of (K, T) and b[i] of (O, T). The
+    places may cancel: tokens with +v and −v have long factors and a short row, so nothing but the row itself says how
+    long it is. Rows are therefore formed, a few units at a time, and the row that is measured is the row that is added.
+    They are kept between the two when they are small; otherwise they are formed twice, and one that came out longer is
+    shortened.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.gradients.exact import ExactSum
-from tacit.gradients.rows import Rows, Units, add_rounded, masked, squares, wide
+from tacit.gradients.compiled import compiled
+from tacit.gradients.exact import FACTOR_BITS, ExactSum
+from tacit.gradients.rows import AT_A_TIME, Dense, Rows, Units, add_rounded, masked, squares, wide
 
 # By whether it is a GPU, which wants few large calls.
 CHUNK = {False: 1 << 21, True: 1 << 27}  # numbers formed at a time: about a cache; half a gigabyte
 KEPT = {False: 1 << 26, True: 1 << 28}  # numbers kept at most for one parameter
+
+
+class Outer(Rows):
+    """Row i is the outer product b[i] a[i]ᵀ: the weight of a linear layer on inputs (B, K), outputs (B, O).
+
+    ‖b aᵀ‖ = ‖a‖·‖b‖. In the sum, a over (a power of two above ‖a‖) and b times that power and the weight are cut to 19
+    bits, towards zero: an outer product of shorter factors is shorter, and products of 19 bits are added exactly.
+    """
+
+    def __init__(self, a: Tensor, b: Dense) -> None:
+        self.a, self.right = wide(a), b  # b is also the gradient of the bias: its norms are computed once
+        self.b = b.rows
+        self._squares: Tensor | None = None
+
+    def dense(self) -> Tensor:
+        return self.b.unsqueeze(2) * self.a.unsqueeze(1)
+
+    def by_unit(self, units: Units) -> Rows:
+        return Tokens(self.a.unsqueeze(1), self.b.unsqueeze(1)).by_unit(units)
+
+    def squared_norms(self) -> Tensor:
+        if self._squares is None:
+            self._squares = squares(self.a)
+        return self._squares * self.right.squared_norms() + torch.finfo(torch.float64).tiny  # the product may underflow
+
+    def add_to(self, total: ExactSum, view: Tensor, weight: Tensor) -> None:
+        assert self._squares is not None, "norms come before sums"
+        left, right = _balanced(self._squares, weight / total.step)
+        for start in range(0, len(self.a), AT_A_TIME):
+            part = slice(start, start + AT_A_TIME)
+            a, b = cut(self.a[part], left[part]), cut(self.b[part], right[part])
+            total.reserve(len(a))
+            torch.addmm(view, b.t(), a, out=view)
+
+    def keep(self, fine: Tensor) -> Rows:
+        kept = Outer(masked(self.a, fine), Dense(masked(self.b, fine)))
+        kept._squares = None if self._squares is None else torch.where(fine, self._squares, 0.0)
+        return kept
 
 
 class Places(Rows):
@@ -65,9 +112,8 @@ class Places(Rows):
             start += len(rows)
             mine = weight[part]
             if not self._kept:  # formed a second time: never longer than what was measured
-                mine = mine * (self._squares[part] / squares(rows.flatten(1))).sqrt_().nan_to_num_(nan=0.0).clamp_(
-                    max=1
-                )
+                ratio = (self._squares[part] / squares(rows.flatten(1))).sqrt_()
+                mine = mine * ratio.nan_to_num_(nan=0.0).clamp_(max=1)
             add_rounded(total, view.view(-1), self.trim(rows, view.shape).reshape(len(rows), -1), mine)
 
     def keep(self, fine: Tensor) -> Rows:
@@ -133,3 +179,39 @@ class Joined(Places):
     def _one(self, some: Tensor) -> Tensor:
         """The row of the unit that has these examples; zeros if there are none."""
         return self.b[some].transpose(0, 1).flatten(1) @ self.columns(some).transpose(0, 1).flatten(1).t()
+
+
+def _balanced(squared: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Scales of the two factors of an outer product: 2¹⁹ over a power of two above the first one's norm, and the weight
+    over the first scale."""
+    if squared.is_cuda:
+        exponent = torch.frexp(squared.sqrt()).exponent.clamp(-900, 900)
+        left = torch.ldexp(torch.ones_like(squared), FACTOR_BITS - exponent)
+    else:
+        left = torch.empty_like(squared)
+        _scale(squared.numpy(), FACTOR_BITS, left.numpy())
+    return left, weight / left
+
+
+def cut(factors: Tensor, scale: Tensor) -> Tensor:
+    """scale·factor in float64, cut towards zero to whole numbers; a scale for each row."""
+    if factors.is_cuda:
+        return (factors * scale.unsqueeze(1)).trunc_()
+    out = torch.empty(factors.shape, dtype=torch.float64)
+    _cut(factors.numpy(), scale.numpy(), out.numpy())
+    return out
+
+
+@compiled()
+def _scale(squared: NDArray[np.float64], bits: int, out: NDArray[np.float64]) -> None:
+    for i in range(len(squared)):
+        exponent = math.frexp(math.sqrt(squared[i]))[1] if squared[i] < math.inf else 1024
+        out[i] = math.ldexp(1.0, bits - min(max(exponent, -900), 900))
+
+
+@compiled()
+def _cut(rows: NDArray[Any], factor: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    for i in range(len(rows)):
+        row, scale, to = rows[i], factor[i], out[i]
+        for j in range(len(row)):
+            to[j] = np.trunc(np.float64(row[j]) * scale)

@@ -1,6 +1,6 @@
-"""One forward pass with the inputs of the trained layers written down.
+"""A forward pass that records the inputs of the trained layers.
 
-Guarantee: the hooks are gone when `record` returns or raises, and nothing is left on the module or its parameters.
+The hooks are removed when `record` returns or raises, and nothing is left on the module or its parameters.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""What is refused before any gradient is taken: modules that mix examples, and models that were not understood.
+"""Checks before any gradient is computed: modules that mix examples, and unsupported models, are refused.
 
-`check_independent` looks at a model from outside, on synthetic inputs. `refuse_mixing` knows the modules of torch
-that mix examples. Neither reads a private record's value into an error message.
+`check_independent` tests a model on synthetic inputs. `refuse_mixing` knows the modules of torch that mix examples.
+Neither puts a value of a private record into an error message.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""The book-keeping against plain autograd, once for each Clipper: hooks that did not fire must never be silent.
+"""Comparison of the recorded gradients with plain autograd, once for each Clipper, so that no hook fails silently.
 
 On a few examples of the first batch, the unclipped sum of every parameter and the norm of every example's gradient are
-compared with what autograd computes from the same forward pass. The second comparison sees what the first cannot:
-examples in another dimension than the first have the right sum and the wrong norms.
+compared with what autograd computes from the same forward pass. The second comparison detects what the first
+cannot: examples in another dimension than the first give the right sum and wrong norms.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,20 +1,20 @@
-"""The schedule of the memory: who is read in which task, at which rate, for how long. Made of public facts only.
+"""The schedule of a replay memory: which blocks each task reads, at which rates, in which steps. Public facts only.
 
-Three ways to read in task T, when n blocks are held and a batch of b records is wanted:
-* union: every held record by itself, at rate b / (|M_i| n): one sum, one draw of noise. Without retirement n = T − 1:
-  the rates fall as 1/T, so what a record loses is bounded for any number of tasks.
-* block (Desai et al. 2021, Algorithm 1): at each step one block, drawn by a public coin, at rate b / |M_i|. The coins
-  are tossed before, from the seed, and the reads they show are billed exactly. A record's loss grows as log T.
-* average (DP-AGEM): all blocks at rate b / |M_i|, and the average of their noisy gradients. `each` lets every block's
-  gradient out by itself; `average` only their sum, with the noise of all of them.
+Four modes of reading in task T, when n blocks are held, block i has nominal size |M_i|, and b records are expected:
+* union (union-Poisson): every held record of every block is sampled independently, at rate b / (|M_i| n), into one sum
+  with one noise draw. Without retirement n = T − 1: the rates fall as 1/T, so a record's privacy loss stays bounded
+  for any number of tasks.
+* block (Desai et al. 2021, Algorithm 1): each step reads one block, chosen by public randomness, at rate b / |M_i|.
+  The choices are drawn from the seed before the task, and exactly these reads are charged. A record's privacy loss
+  grows as log T.
+* each and average (DP-AGEM): all blocks at rate b / |M_i|. `each` releases the noisy gradient of every block; `average`
+  releases only their sum, with the noise of all of them.
 
-Retirement: a record is read in at most `stay` later tasks. It leaves with its whole block, or by `thinning`: the memory
-part is cut by the keyed tag into `stay` parts of equal share, and part k stays k tasks. So a record is held at age a if
-and only if its own tag is in a part ≥ a, a share 1 − (a − 1)/stay: a public threshold that never rises. With the shares
-s_i that are held, n above is Σ s_i; where a block is read by itself, |M_i| is s_i |M_i|.
+With retirement (see `retention`) n is Σ s_i, the sum of the shares s_i that are held; where a block is read on its own,
+the rate uses s_i |M_i| in place of |M_i|.
 
-By class (robust A-GEM): the steps of a task go through the K labels that are held, in turn; the rates are K times
-higher, and a record is read in ⌈steps/K⌉ of the steps (see `GradientPlan.classes`).
+By class (robust A-GEM): the steps of a task cycle through the K labels that are held; the rates are K times higher, and
+a record is read in ⌈steps/K⌉ of the steps (see `GradientPlan.classes`).
 """
 
 import math
@@ -27,81 +27,65 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import LearnerError
-from tacit.privacy.plan import GradientPlan
+from tacit.memory.retention import MemoryUse, Retention
+from tacit.privacy.vault import GradientPlan
 
 Mode = Literal["union", "block", "average", "each"]
-Leave = Literal["together", "thinning"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """One grant of a task: which blocks (by the number of their task) are read, at which rates, in which steps."""
+    """One grant of a task on the memory.
+
+    Attributes:
+        plan: The plan of the grant.
+        rates: The sampling rate of each block, by the number of the block's task.
+        at: The steps of the task that use the grant. None: all of them.
+    """
 
     plan: GradientPlan
     rates: Mapping[int, float]
     at: tuple[int, ...] | None = None
-    """The steps of the task in which it is used. None: all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected:
-    """What the public schedule says of the memory's records in one task. Real numbers of records stay secret."""
+class Schedule(Retention):
+    """All reads of the memory that will ever be made: the grants of every task.
 
-    read: float
-    """How often a record is read, in all steps of all readers."""
-    admitted: float
-    """Records that enter after the task."""
-    retired: float
-    """Records that leave for good after it."""
-    held: float
-    """Records that are there while it is learnt."""
+    Every method takes time linear in `stay` or, without one, in the number of tasks.
 
-
-@dataclass(frozen=True, kw_only=True)
-class Schedule:
-    """All that will ever be read of the memory: for every task, its grants. What is asked of it takes time linear in
-    `stay`, or without one in the number of tasks."""
+    Attributes:
+        mode: How the memory is read: `union`, `block`, `average` or `each` (see the module's docstring).
+        steps: Steps of each task.
+        batch: Expected number of records in a reference gradient; of one block, where blocks are read on their own.
+        clip: Clipping norm of a unit's gradient.
+        clipping: Clipping rule, a name of `tacit.gradients`.
+        noise: Noise multipliers: one per block where each block has its own draw of noise, else one per task. A
+            single value serves for all.
+        tasks_per_unit: The largest number of tasks that one unit is in.
+        beside: Number of other tasks that share a draw of noise (1 where the training part is in the same grant).
+        seed: Seed of the public coins of mode `block`.
+        readers: Number of learners that read the memory in each task. (): one.
+        classes: By class: for each task, the indices of its labels among the outputs. (): a step reads all labels.
+    """
 
     mode: Mode
-    sizes: tuple[float, ...]
-    """Nominal sizes of the memory blocks, one for each task."""
     steps: tuple[int, ...]
     batch: float
-    """Expected number of records in a reference gradient (of one block, where each is read by itself)."""
     clip: float
     clipping: str = "flat"
     noise: tuple[float, ...]
-    """Noise multipliers: of each block where it has a draw of its own, else of each task; one value serves for all."""
     tasks_per_unit: int = 1
     beside: int = 0
-    """How many other tasks share the draw (the training part, where it is in the same grant)."""
     seed: int = 0
-    stay: int | None = None
-    """In how many later tasks a remembered record is read at most; then it is retired. None: in all of them."""
-    leave: Leave = "together"
     readers: tuple[int, ...] = ()
-    """How many learners read the memory in each task (an early start has two). (): one."""
-    endless: bool = False
-    """The tasks go on for ever: sizes, steps, readers, noise and classes come again and again."""
     classes: tuple[tuple[int, ...], ...] = ()
-    """By class: for each task, the places of its labels among the outputs. (): a step reads records of all labels."""
 
     def __post_init__(self) -> None:
-        if self.leave not in ("together", "thinning"):
-            raise LearnerError(f"leave must be 'together' or 'thinning', got {self.leave!r}")
-        if self.stay is None:
-            if self.leave == "thinning":
-                raise LearnerError("thinning spreads the leaving over `stay` tasks; set stay to a whole number ≥ 1")
-            if self.endless:
-                raise LearnerError(
-                    "a memory that is read for ever adds up without end; set stay, the number of later tasks in which "
-                    "a remembered record is read before it is retired"
-                )
-        elif isinstance(self.stay, bool) or not isinstance(self.stay, int) or self.stay < 1:
-            raise LearnerError(f"stay must be a whole number ≥ 1, got {self.stay!r}; left out, records stay for ever")
+        super().__post_init__()
         if self.mode == "block" and (self.endless or self.classes):
-            what = "be planned for a stream without end" if self.endless else "go through the labels in turn"
-            raise LearnerError(f"one block a step, drawn by coins, cannot {what}; read the union of the blocks")
+            what = "be planned for an endless stream" if self.endless else "cycle through the labels"
+            raise LearnerError(f"memory='block', one block drawn by a coin per step, cannot {what}; use memory='union'")
         if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in self.readers):
             raise LearnerError(f"readers must be whole numbers ≥ 0, one for each task, got {self.readers}")
         for name, values in (("readers", self.readers), ("classes", self.classes)):
@@ -109,7 +93,7 @@ class Schedule:
                 raise LearnerError(f"{name} has {len(values)} entries for {len(self.sizes)} tasks; give one for each")
 
     def readings(self, task: int) -> list[Reading]:
-        """The grants of task `task` (from 0), of each of its readers."""
+        """The grants of `task` on the memory; each reader of the task has all of them."""
         read = {block: plan for block in self.held(task) if (plan := self.plan_in(task, block)) is not None}
         if not read or not self.readers_of(task):
             return []
@@ -121,107 +105,77 @@ class Schedule:
         return [Reading(plan=fastest, rates={block: plan.rate for block, plan in read.items()})]
 
     def coins(self, task: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Public: the block of each step."""
-        return _tossed(self.seed, self.held(task).start, task, self.steps_of(task))
+        """The block that each step reads in mode `block`. Public."""
+        return _coins(self.seed, self.held(task).start, task, self.steps_of(task))
 
     def events(self, block: int, part: int | None = None) -> list[DpEvent]:
-        """All that a unit of block `block` will be charged at most, in the order of the tasks; or one of the part that
-        stays `part` tasks."""
+        """The most that a unit of the block is ever charged, in the order of the tasks; with a part, a unit of it."""
         return [event for task in self.tasks_of(block, part) for event in self.events_in(task, block)]
 
     def events_in(self, task: int, block: int) -> list[DpEvent]:
-        """What a held part of the block is charged in one task: for each reader."""
+        """What a held unit of the block is charged in one task: one event per reader."""
         plan = self.plan_in(task, block)
         return [] if plan is None else [plan.event_at(plan.rate, self.shared(task))] * self.readers_of(task)
 
+    def is_read(self, task: int, block: int) -> bool:
+        return self.plan_in(task, block) is not None and self.readers_of(task) > 0
+
+    def leaving(self, task: int) -> list[tuple[int, int | None]]:
+        """The (block, part) whose `stay` ends with the task. What is left when the stream ends stays in the store."""
+        return [(task - part, part) for part in self.parts if part is not None and part <= task]
+
     def shared(self, task: int) -> int:
-        """In how many of the tasks that share a draw one unit may be."""
+        """The largest number of tasks sharing one draw of noise that a unit may be in."""
         return min(self.tasks_per_unit, (1 if self.alone else len(self.held(task))) + self.beside)
 
-    def expected(self, task: int) -> Expected:
-        """What task `task` (from 0) reads, takes in and lets go, in records, from public facts alone."""
-        readings = self.readings(task)
+    def expected(self, task: int) -> MemoryUse:
+        """The expected numbers of records that `task` reads, admits and retires, from public facts."""
         read = sum(
-            one.plan.steps * rate * self._share(task, block) * self.size_of(block) / max(1, one.plan.classes)
-            for one in readings
+            one.plan.steps * rate * self.share_held(task, block) * self.size_of(block) / max(1, one.plan.classes)
+            for one in self.readings(task)
             for block, rate in one.rates.items()
         )
-        return Expected(
-            read=read * self.readers_of(task),
-            admitted=self.size_of(task) if self.events(task) else 0.0,
-            retired=sum(self.size_of(block) / len(self.parts) for block, _ in self.leaving(task)),
-            held=sum(self.size_of(block) * self._share(task, block) for block in self.held(task)),
-        )
+        return self.use(task, read * self.readers_of(task))
 
     @property
     def alone(self) -> bool:
-        """Every block has a draw of its own; otherwise those of a task share one."""
+        """Whether every block has its own draw of noise; otherwise the blocks of a task share one."""
         return self.mode in ("block", "each")
 
     @property
-    def parts(self) -> tuple[int | None, ...]:
-        """Into what a block is cut: for how many tasks each part, all of equal share, stays. None: for ever."""
-        return (self.stay,) if self.leave == "together" or self.stay is None else tuple(range(1, self.stay + 1))
-
-    @property
     def period(self) -> int:
-        """After so many tasks of an endless stream all public facts come again."""
+        """The number of tasks after which all public facts of an endless stream repeat."""
         return math.lcm(*(len(values) or 1 for values in (self.sizes, self.steps, self.readers, self.classes)))
 
     @property
     def blocks(self) -> range:
-        """Every block, or on an endless stream one of every kind: the first ones, which few others are beside, and one
-        period of those that come after."""
+        """Every block; on an endless stream one of every kind: the first ones, which share a task with fewer others,
+        and one period of those that follow."""
         return range((self.stay or 0) + self.period if self.endless else len(self.sizes))
 
-    def held(self, task: int) -> range:
-        """The blocks that are there, wholly or in part, while a task is learnt."""
-        return range(0 if self.stay is None else max(0, task - self.stay), task)
-
-    def tasks_of(self, block: int, part: int | None = None) -> range:
-        """The tasks in which a block, or its part that stays so long, may be read."""
-        stay = self.stay if part is None else part
-        last = math.inf if stay is None else block + stay
-        return range(block + 1, int(min(last, math.inf if self.endless else len(self.sizes) - 1)) + 1)
-
-    def leaving(self, task: int) -> list[tuple[int, int]]:
-        """The (block, part) whose time is over when the task is learnt."""
-        return [(task - part, part) for part in self.parts if part is not None and part <= task]
-
-    def to_come(self, block: int, part: int | None, done: int) -> bool:
-        """Whether the part of a block will be read after `done` tasks were learnt."""
-        left = (task for task in self.tasks_of(block, part) if task >= done)
-        return any(self.plan_in(task, block) is not None and self.readers_of(task) for task in left)
-
-    def size_of(self, number: int) -> float:
-        return self.sizes[self._turn(number, self.sizes)]
-
     def steps_of(self, number: int) -> int:
-        return self.steps[self._turn(number, self.steps)]
+        return self.steps[self.place(number, self.steps)]
 
     def readers_of(self, number: int) -> int:
-        return self.readers[self._turn(number, self.readers)] if self.readers else 1
+        return self.readers[self.place(number, self.readers)] if self.readers else 1
 
     def noise_of(self, number: int) -> float:
-        return self.noise[self._turn(number, self.noise)] if len(self.noise) > 1 else self.noise[0]
+        return self.noise[self.place(number, self.noise)] if len(self.noise) > 1 else self.noise[0]
 
     def places(self, task: int) -> tuple[int, ...]:
-        """By class: the labels that the steps of a task go through, those of the blocks that are held."""
-        known = (self.classes[self._turn(block, self.classes)] for block in self.held(task)) if self.classes else ()
+        """By class: the indices of the labels that the steps of a task cycle through, those of the held blocks."""
+        known = (self.classes[self.place(block, self.classes)] for block in self.held(task)) if self.classes else ()
         return tuple(sorted({place for own in known for place in own}))
 
-    def _turn(self, number: int, values: tuple[Any, ...]) -> int:
-        return number % len(values) if self.endless else number
-
     def plan_in(self, task: int, block: int) -> GradientPlan | None:
-        """How one block is read in a later task, at its own rate; None where the coins never show it.
+        """How one block is read in a later task, at its own rate; None if the coins never show it.
 
-        Found without the plans of the other blocks: all reads of a block take time linear in the number of tasks."""
+        It needs no plan of another block, so that all reads of a block take time linear in the number of tasks."""
         at = self._at(task, block)
         if at == ():
             return None
         steps = self.steps_of(task) if at is None else len(at)
-        whole = self._shares(task) if self.mode == "union" else self._share(task, block)
+        whole = self._shares_held(task) if self.mode == "union" else self.share_held(task, block)
         places = self.places(task)
         rate = min(1.0, max(1, len(places)) * self.batch / (self.size_of(block) * whole))
         # The average of n noisy sums has the noise of a sum with multiplier noise · √n.
@@ -232,26 +186,20 @@ class Schedule:
             classes=len(places), places=places,
         )  # fmt: skip
 
-    def _share(self, task: int, block: int) -> float:
-        """Which share of a block is held in a later task."""
-        if self.stay is None or self.leave == "together":
-            return 1.0
-        return 1 - (task - block - 1) / self.stay
-
-    def _shares(self, task: int) -> float:
-        """Σ of the shares that are held in a task."""
+    def _shares_held(self, task: int) -> float:
+        """The sum of the shares of all blocks that are held in a task."""
         blocks = self.held(task)
         if self.stay is None or self.leave == "together":
             return float(len(blocks))
-        return sum(self._share(task, block) for block in blocks)
+        return sum(self.share_held(task, block) for block in blocks)
 
     def _at(self, task: int, block: int) -> tuple[int, ...] | None:
         return tuple(np.flatnonzero(self.coins(task) == block).tolist()) if self.mode == "block" else None
 
 
 @lru_cache(maxsize=4096)
-def _tossed(seed: int, first: int, task: int, steps: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Kept, since a search for noise asks for the coins of the same tasks over and over."""
+def _coins(seed: int, first: int, task: int, steps: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Cached: a search for the noise asks for the coins of the same tasks many times."""
     drawn = np.random.default_rng([seed, task]).integers(first, task, steps)
     drawn.flags.writeable = False
     return drawn

@@ -4,20 +4,18 @@
 classes are public facts of a stream, never read from records.
 """
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
 
-from tacit.errors import ConfigError
 from tacit.models.adapters import pretrained
 from tacit.models.convolutional import cnn, cnn1d, cnn_patches, har_cnn
 from tacit.models.dense import linear, mlp, tabular_mlp
 from tacit.models.noisy import noisy
+from tacit.models.parts import construct
 from tacit.models.recurrent import bilstm
 from tacit.models.residual import reduced_resnet18, resnet18_lai
-from tacit.words import nearest
 
 __all__ = [
     "NETWORKS",
@@ -61,11 +59,4 @@ def build(name: str, shape: Sequence[int], classes: int, **options: Any) -> nn.M
 
     A wrong name, option or shape is refused in one sentence that names what would be right.
     """
-    if name not in NETWORKS:
-        raise ConfigError(f"there is no network {name!r}; {nearest(str(name), NETWORKS)}")
-    make = NETWORKS[name]
-    known = [key for key, one in inspect.signature(make).parameters.items() if one.kind is one.KEYWORD_ONLY]
-    for key in options:
-        if key not in known:
-            raise ConfigError(f"{name} has no option {key!r}; {nearest(key, known)}")
-    return make(shape, classes, **options)
+    return construct(NETWORKS, name, shape, classes, options)

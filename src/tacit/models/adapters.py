@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import ConfigError
-from tacit.models.backbones import OFFLINE, Backbone
+from tacit.models.backbone_parts import OFFLINE
+from tacit.models.backbones import Backbone
 from tacit.models.backbones import backbone as find
 from tacit.models.parts import whole, zeroed
 from tacit.plugins import extra
@@ -23,7 +24,7 @@ Adapter = Literal["last-layer", "film", "lora"]
 ADAPTERS = ("last-layer", "film", "lora")
 NORMS = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm)
 ATTENTION = ("q_proj", "v_proj", "query", "value")
-"""Where the low-rank changes go: queries and values, as in the paper of LoRA."""
+"""Layers with low-rank updates: queries and values, as in the LoRA paper."""
 
 
 class Pretrained(nn.Module):
@@ -84,7 +85,7 @@ def _film(backbone: Backbone) -> None:
 
 
 def _lora(backbone: Backbone, rank: int) -> None:
-    """Put low-rank changes beside the queries and values of every attention, through `peft`."""
+    """Add low-rank updates to the queries and values of every attention layer, with `peft`."""
     targets = [
         name
         for name, module in backbone.body.named_modules()

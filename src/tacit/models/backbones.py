@@ -9,35 +9,20 @@ import hashlib
 import inspect
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from tacit.errors import ConfigError
-from tacit.models.preprocess import Preprocess
+from tacit.models.backbone_parts import OFFLINE, Parts
 from tacit.plugins import from_file, is_own
 from tacit.words import nearest
 
-OFFLINE = "efficientnet-lite0"
 VITS = {"vit-b16": "google/vit-base-patch16-224-in21k"}
 """Vision Transformers with a short name, and where the hub has them."""
 GPU_ROWS, CPU_ROWS = 256, 32
 """See `Backbone.at_a_time`."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Parts:
-    """What a backbone is made of."""
-
-    body: nn.Module
-    """From prepared pictures to features (n, width)."""
-    prepare: Preprocess | None
-    """None: the body prepares them itself."""
-    width: int
-    source: str = ""
-    """What else decides the features, besides weights and preparation."""
 
 
 class Backbone(nn.Module):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import ConfigError
-from tacit.models.backbones import OFFLINE, Parts
+from tacit.models.backbone_parts import OFFLINE, Parts
 from tacit.models.preprocess import IMAGENET, Preprocess
 from tacit.plugins import extra
 

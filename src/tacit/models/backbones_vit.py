@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from tacit.errors import ConfigError
-from tacit.models.backbones import Parts
+from tacit.models.backbone_parts import Parts
 from tacit.models.parts import whole
 from tacit.models.preprocess import HALF, Constants, Preprocess
 from tacit.plugins import extra

@@ -1,4 +1,4 @@
-"""How far a first layer can move its output: an upper bound of ‖W‖_{p,2} = max ‖Wv‖₂ over ‖v‖_p ≤ 1.
+"""The sensitivity of a first layer: an upper bound of ‖W‖_{p,2} = max ‖Wv‖₂ over ‖v‖_p ≤ 1.
 
 Guarantee: at least the true value, for p = 1, 2 and ∞ (exact for a dense layer with p = 1 or 2; for p = ∞ the exact
 value is hard to compute). A convolution with strides is a plain one on as many channels more (polyphase); with zeros
@@ -33,7 +33,7 @@ def within(ball: Norm, other: Norm, size: int) -> float:
 
 
 def check_layer(layer: nn.Module) -> None:
-    """Refuse a layer that has no bound here."""
+    """Raise if the layer has no known bound."""
     known = isinstance(layer, nn.Linear)
     if isinstance(layer, nn.Conv2d):
         known = layer.groups == 1 and layer.padding_mode == "zeros" and set(layer.dilation) == {1}

@@ -1,4 +1,4 @@
-"""Low-rank changes of a frozen network (Hu et al. 2022): a task costs a few thousand parameters, not a network."""
+"""Low-rank adaptation of a frozen network (Hu et al. 2022): a few thousand trained parameters per task."""
 
 from copy import deepcopy
 
@@ -9,7 +9,7 @@ from tacit.errors import UnsupportedModel
 
 
 class LowRank(nn.Module):
-    """A frozen linear layer plus a trained product of two thin ones, zero at the start."""
+    """A frozen linear layer plus a trained low-rank product, initialised to zero."""
 
     def __init__(self, base: nn.Linear, rank: int) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class LowRank(nn.Module):
 
 
 def adapted(model: nn.Module, rank: int, seed: int = 0) -> nn.Module:
-    """A copy whose linear layers get low-rank changes and whose last linear layer is trained; all else is frozen."""
+    """A copy with low-rank updates of its linear layers and a trained last linear layer; the rest is frozen."""
     made = deepcopy(model)
     linear = [name for name, module in made.named_modules() if isinstance(module, nn.Linear)]
     if not linear:

@@ -13,20 +13,27 @@ pass scales them back. In evaluation mode a pass answers with the logarithm of t
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from tacit.errors import ConfigError
+from tacit.models.convolutional import cnn, cnn_patches
+from tacit.models.dense import mlp, tabular_mlp
 from tacit.models.lipschitz import Norm, check_layer, known_norm, operator_bound
-from tacit.models.parts import whole
+from tacit.models.parts import construct, whole
+from tacit.models.residual import reduced_resnet18, resnet18_lai
 
 Wrapped = Literal["mlp", "tabular_mlp", "cnn", "cnn_patches", "reduced_resnet18", "resnet18_lai"]
 WRAPPED: tuple[str, ...] = get_args(Wrapped)
+BASES: Mapping[str, Callable[..., nn.Module]] = {
+    make.__name__: make for make in (mlp, tabular_mlp, cnn, cnn_patches, reduced_resnet18, resnet18_lai)
+}
+"""Networks that support the noise layer, by name."""
 SHAPERS = (nn.Flatten, nn.Unflatten, nn.Identity)
-"""Layers that only lay the numbers out otherwise."""
+"""Layers that only reshape their input."""
 LEAST = 1e-6
 """Weights with a smaller reach are not scaled up further."""
 
@@ -105,10 +112,8 @@ def noisy(
 
     `radius`: how large a change, in `norm`, the noise is made for. `draws`: evaluations that an answer is the mean of.
     """
-    from tacit.models import build  # which knows this network, too
-
     if wraps not in WRAPPED:
         raise ConfigError(f"noise goes into one of {', '.join(WRAPPED)}, got {wraps!r}")
-    made = build(wraps, shape, classes, **(options or {}))
+    made = construct(BASES, wraps, shape, classes, options or {})
     assert isinstance(made, nn.Sequential)
     return Noisy(made, norm=norm, radius=radius, epsilon=epsilon, delta=delta, draws=draws)

@@ -1,12 +1,14 @@
-"""What the networks share: checks of what a person asks for, activations, and the layers after the features."""
+"""Shared parts of the networks: checks of options, activations, and fully connected layers."""
 
+import inspect
 import numbers
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from torch import nn
 
 from tacit.errors import ConfigError
+from tacit.words import nearest
 
 Activation = Literal["relu", "tanh"]
 ACTIVATIONS: Mapping[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
@@ -45,7 +47,7 @@ def dimensions(network: str, shape: Sequence[int], what: str, count: int) -> tup
 
 
 def smallest(network: str, size: int, least: int, what: str) -> None:
-    """Refuse records that would shrink to nothing on their way through the network."""
+    """Raise if records are too small for the network's pooling."""
     if size < least:
         raise ConfigError(f"{network} needs at least {least} {what}, got {size}; use mlp, which reads any shape")
 
@@ -60,7 +62,29 @@ def head(inputs: int, hidden: Sequence[int], classes: int, act: Activation = "re
 
 
 def zeroed(model: nn.Module) -> nn.Module:
-    """The same with all parameters at zero."""
+    """The same layers with all parameters set to zero."""
     for parameter in model.parameters():
         nn.init.zeros_(parameter)
     return model
+
+
+def construct(
+    networks: Mapping[str, Callable[..., nn.Module]],
+    name: str,
+    shape: Sequence[int],
+    classes: int,
+    options: Mapping[str, Any],
+) -> nn.Module:
+    """Build one of `networks` by its name, for records of `shape`.
+
+    Raises:
+        ConfigError: The name or an option is unknown; the message names the nearest one that exists.
+    """
+    if name not in networks:
+        raise ConfigError(f"there is no network {name!r}; {nearest(str(name), networks)}")
+    make = networks[name]
+    known = [key for key, value in inspect.signature(make).parameters.items() if value.kind is value.KEYWORD_ONLY]
+    for key in options:
+        if key not in known:
+            raise ConfigError(f"{name} has no option {key!r}; {nearest(key, known)}")
+    return make(shape, classes, **options)

@@ -1,1 +1,13 @@
-"""How a learner stands up to small changes of its inputs: attacks that find them, certificates that exclude them."""
+"""Robustness of learners to changed inputs: attacks that find such changes, and certificates that exclude them."""
+
+from typing import TYPE_CHECKING
+
+from tacit.lazy import attach
+
+if TYPE_CHECKING:
+    from tacit.robustness.attacks import Attack, attack
+    from tacit.robustness.certified_accuracy import CertifiedRadii, certify, why_not
+
+__all__ = ["Attack", "CertifiedRadii", "attack", "certify", "why_not"]
+
+__getattr__, __dir__ = attach(__name__, __file__)

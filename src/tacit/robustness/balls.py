@@ -1,4 +1,4 @@
-"""Balls around records in L∞, L2 and L1, row by row: the steepest step, the nearest point inside, a random point."""
+"""Balls in L∞, L2 and L1, row by row: the steepest step, the projection, and a uniform random point."""
 
 import torch
 from torch import Tensor
@@ -9,10 +9,10 @@ TINY = 1e-12
 
 
 def steepest(gradient: Tensor, size: float, norm: Norm, room: Tensor) -> Tensor:
-    """The step of this length that gains most along the gradient.
+    """The step of length `size` that increases a linear loss most.
 
-    L∞: every number by its sign. L2: along it. L1: the numbers with the largest gradients, each as far as there is
-    `room` for it, until the length is used up; for a linear loss nothing within length and range gains more.
+    L∞: the sign of the gradient. L2: along the gradient. L1: the coordinates with the largest gradients, each as far as
+    it has `room`, until the length is used up.
     """
     rows = gradient.flatten(1)
     if norm == "linf":
@@ -27,23 +27,23 @@ def steepest(gradient: Tensor, size: float, norm: Norm, room: Tensor) -> Tensor:
 
 
 def unit(gradient: Tensor, order: int) -> Tensor:
-    """Each row over its length in this norm, however small it is; 0 stays 0."""
+    """Each row divided by its norm of this order, also for tiny rows; zero rows stay zero."""
     rows = gradient.flatten(1)
     largest = rows.abs().amax(1, keepdim=True)
-    even = torch.where(largest > 0, rows / largest, 0.0)  # squares of small numbers would be lost
+    even = torch.where(largest > 0, rows / largest, 0.0)  # squares of small numbers would underflow
     lengths: Tensor = even.norm(order, dim=1, keepdim=True)
     return (even / lengths.clamp(min=1)).view_as(gradient)
 
 
 def inside(change: Tensor, radius: float, norm: Norm) -> Tensor:
-    """The nearest change (in L2) within the radius."""
+    """The L2 projection of each change onto the ball."""
     if norm == "linf":
         return change.clamp(-radius, radius)
     rows = change.flatten(1)
     if norm == "l2":
         lengths: Tensor = rows.norm(dim=1, keepdim=True)
         return (rows * (radius / lengths.clamp(min=TINY)).clamp(max=1)).view_as(change)
-    # Duchi et al. 2008: what is left of every number after the same is taken off all.
+    # Duchi et al. 2008: soft thresholding.
     sorted_ = rows.abs().sort(1, descending=True).values
     counts = torch.arange(1, rows.shape[1] + 1, device=rows.device)
     excess = (sorted_.cumsum(1) - radius) / counts
@@ -53,7 +53,7 @@ def inside(change: Tensor, radius: float, norm: Norm) -> Tensor:
 
 
 def anywhere(like: Tensor, radius: float, norm: Norm, coins: torch.Generator) -> Tensor:
-    """A change drawn evenly from the ball, for each row."""
+    """A uniform random point of the ball, for each row."""
     rows = like.flatten(1)
     count, size = rows.shape
     if norm == "linf":
@@ -62,16 +62,16 @@ def anywhere(like: Tensor, radius: float, norm: Norm, coins: torch.Generator) ->
     if norm == "l2":
         drawn = torch.nn.functional.normalize(torch.randn(count, size, generator=coins), dim=1)
         return (radius * drawn * torch.rand(count, 1, generator=coins).pow(1 / size)).to(like).view_as(like)
-    # Exponential lengths with one more that stays outside: even in the L1 ball (Barthe et al. 2005).
+    # Exponential lengths with one extra coordinate: uniform in the L1 ball (Barthe et al. 2005).
     lengths = -torch.rand(count, size + 1, generator=coins).clamp(min=TINY).log()
     signs = torch.randint(0, 2, (count, size), generator=coins) * 2 - 1
     return (radius * signs * lengths[:, :size] / lengths.sum(1, keepdim=True)).to(like).view_as(like)
 
 
 def distance(change: Tensor, norm: Norm) -> Tensor:
-    """How long the change of each row is."""
+    """The norm of each row."""
     rows = change.flatten(1).abs()
     if norm == "linf":
         return rows.amax(1)
-    found: Tensor = rows.norm(dim=1) if norm == "l2" else rows.sum(1)
-    return found
+    lengths: Tensor = rows.norm(dim=1) if norm == "l2" else rows.sum(1)
+    return lengths

@@ -1,45 +1,54 @@
-"""The ledger: a durable, tamper-evident account of what every unit may still lose."""
+"""The ledger: a durable, tamper-evident record of every privacy charge, and the limits that charges must respect."""
 
-from tacit.privacy.ledger.entries import Entry
-from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.ledger.officers import NOT_AUTHENTICATED, Officer
-from tacit.privacy.ledger.rebuilding import rebuild
-from tacit.privacy.ledger.terms import (
-    Alike,
-    BlockRow,
-    BlockStatement,
-    GrantStatement,
-    Head,
-    Raise,
-    Statement,
-    StreamTerms,
-    Summary,
-    Ticket,
-    Use,
-    Verification,
-)
-from tacit.privacy.ledger.totals import StreamLoss, UnitTotal
-from tacit.privacy.ledger.view import LedgerView
+from typing import TYPE_CHECKING
+
+from tacit.lazy import attach
+
+if TYPE_CHECKING:
+    from tacit.privacy.ledger.ledger import Ledger
+    from tacit.privacy.ledger.ledger_view import LedgerView
+    from tacit.privacy.ledger.limits.policy import Policy
+    from tacit.privacy.ledger.log.entries import LogEntry
+    from tacit.privacy.ledger.officers import NOT_AUTHENTICATED, Officer
+    from tacit.privacy.ledger.recovery import rebuild
+    from tacit.privacy.ledger.storage.values import (
+        BlockRow,
+        BlockStatement,
+        BudgetRaise,
+        GrantCount,
+        GrantStatement,
+        Head,
+        StreamStatement,
+        StreamSummary,
+        StreamTerms,
+        TaskGroup,
+        Ticket,
+        Verification,
+    )
+    from tacit.privacy.ledger.totals import StreamLoss, UnitTotal
 
 __all__ = [
     "NOT_AUTHENTICATED",
-    "Alike",
     "BlockRow",
     "BlockStatement",
-    "Entry",
+    "BudgetRaise",
+    "GrantCount",
     "GrantStatement",
     "Head",
     "Ledger",
     "LedgerView",
+    "LogEntry",
     "Officer",
-    "Raise",
-    "Statement",
+    "Policy",
     "StreamLoss",
+    "StreamStatement",
+    "StreamSummary",
     "StreamTerms",
-    "Summary",
+    "TaskGroup",
     "Ticket",
     "UnitTotal",
-    "Use",
     "Verification",
     "rebuild",
 ]
+
+__getattr__, __dir__ = attach(__name__, __file__)

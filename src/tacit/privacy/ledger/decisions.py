@@ -1,31 +1,36 @@
-"""What people decide about a ledger: its policy, its budgets, its officers, and what is accepted after a loss.
+"""Decisions of people about a ledger: its policy, its budgets and its officers.
 
-Guarantee: who, when and why are in the chain. Where the ledger has officers, so are their signatures, and without them
-nothing is written.
+Formal guarantees: the chain records who decided, when and why. Where the ledger has officers, a decision is written
+only with their signatures.
 """
 
 from collections.abc import Sequence
 
 from tacit.errors import LedgerError
-from tacit.privacy.budget import Budget
-from tacit.privacy.ledger import gate, making, officers, opening
-from tacit.privacy.ledger.book import Book
+from tacit.privacy.accounting.budget import Budget
+from tacit.privacy.ledger import officers, opening
+from tacit.privacy.ledger.ledger_file import LedgerFile
+from tacit.privacy.ledger.limits import gate
+from tacit.privacy.ledger.limits.policy import Policy
 from tacit.privacy.ledger.officers import Key, Officer
-from tacit.privacy.ledger.profile import budget_of
-from tacit.privacy.policy import Policy
+from tacit.privacy.ledger.storage.lookup import budget_of, stream_row
 
 
-class Decisions(Book):
-    """The decisions. `keys` are the files of private keys of officers, made by `tacit keys signing`."""
+class Decisions(LedgerFile):
+    """Records decisions.
+
+    In every method, `by` names who decides (the signers' names by default), `why` is the reason, and `keys` are files
+    of the officers' private keys, made by `tacit keys signing`.
+    """
 
     def officers(self) -> tuple[Officer, ...]:
-        """Who may sign; none: nothing is authenticated."""
+        """The officers who may sign; without any, decisions are not authenticated."""
         with self._read() as connection:
-            found = officers.registered(connection)
-        return tuple(Officer(name=name, public_key=key) for name, key in found.items())
+            registered = officers.registered(connection)
+        return tuple(Officer(name=name, public_key=key) for name, key in registered.items())
 
     def add_officer(self, name: str, public_key: Key, *, by: str = "", why: str, keys: Sequence[Key] = ()) -> None:
-        """Register an officer. The first signs with their own key; later ones are added by those who are there."""
+        """Register an officer. The first signs with their own key; later ones are added by the present officers."""
         if not name.strip() or "," in name:
             raise LedgerError(f"an officer needs a name without commas, got {name!r}")
         key = officers.public_of(public_key)
@@ -37,30 +42,34 @@ class Decisions(Book):
             txn.record("officer", officers.signed(txn.connection, "officer", body, keys, by=by, why=why))
 
     def remove_officer(self, name: str, *, by: str = "", why: str, keys: Sequence[Key] = ()) -> None:
-        """Take an officer's right to sign; never of so many that nobody could decide any more."""
+        """Remove an officer; refused if too few would remain to sign a decision."""
         with self._write() as txn:
             known = officers.registered(txn.connection)
             if name not in known:
                 raise LedgerError(
-                    f"{name!r} is no officer of this ledger; its officers are {', '.join(known) or 'none'}"
+                    f"{name!r} is not an officer of this ledger; its officers are {', '.join(known) or 'none'}"
                 )
             needed = opening.recorded_policy(txn.connection).signatures
             if len(known) <= needed:
                 raise LedgerError(
-                    f"the policy asks for {needed} signature(s) and there are {len(known)} officer(s); add another "
+                    f"the policy requires {needed} signature(s) and there are {len(known)} officer(s); add another "
                     "before removing one"
                 )
             body = {"action": "remove", "name": name, "key": known[name]}
             txn.record("officer", officers.signed(txn.connection, "officer", body, keys, by=by, why=why))
 
     def adopt(self, policy: Policy, *, by: str = "", why: str, keys: Sequence[Key] = ()) -> None:
-        """Write a policy to the chain; one whose cap is already exceeded is refused."""
+        """Adopt a policy.
+
+        Raises:
+            LedgerError: It requires more signatures than there are officers, or its cap is already exceeded.
+        """
         with self._write() as txn:
             body = officers.signed(txn.connection, "policy", {"policy": policy.to_dict()}, keys, by=by, why=why)
             known = len(officers.registered(txn.connection))
             if policy.signatures > max(1, known):
                 raise LedgerError(
-                    f"the policy asks for {policy.signatures} signatures and the ledger has {known} officer(s); "
+                    f"the policy requires {policy.signatures} signatures and the ledger has {known} officer(s); "
                     "register them first with tacit ledger officers add"
                 )
             gate.check_cap(txn.connection, {}, self._prices, policy, ahead=False)
@@ -68,9 +77,15 @@ class Decisions(Book):
                 txn.record("policy", body)
 
     def raise_budget(self, stream_id: int, budget: Budget, *, by: str = "", why: str, keys: Sequence[Key] = ()) -> None:
-        """Allow the units of a stream to lose more; who, why and the old budget stay in the chain."""
+        """Raise the budget of a stream.
+
+        Raises:
+            PolicyError: The policy does not allow this person to raise budgets.
+            LedgerError: The budget has another unit or adjacency, or is not larger.
+            BudgetExceeded: It does not fit the policy's unit_cap.
+        """
         with self._write() as txn:
-            row = making.stream_row(txn.connection, stream_id)
+            row = stream_row(txn.connection, stream_id)
             old = budget_of(row)
             before = {"epsilon": old.epsilon, "delta": old.delta}
             after = {"epsilon": float(budget.epsilon), "delta": float(budget.delta)}

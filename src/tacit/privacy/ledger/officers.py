@@ -1,9 +1,12 @@
-"""Officers: whose Ed25519 signature a decision about a ledger needs.
+"""Officers: people whose Ed25519 signatures decisions about a ledger need.
 
-Guarantee: once a ledger has officers, a policy, a raise, an accepted roll-back or move, and a change of the officers
-are written only with as many of their signatures as the policy in force asks for; `verify` checks every one. A
-signature names the ledger and the decision before it, so that it can be used once and nowhere else. A ledger without
-officers takes anybody's word for who decided, and every view says so.
+Formal guarantees, for a ledger that has officers:
+
+* A policy, a raise, an accepted roll-back or move, and a change of the officers are written only with as many of their
+  signatures as the current policy requires. `verify` checks every signature.
+* A signature covers the ledger's id and the previous decision, so it cannot be used twice or for another ledger.
+
+In a ledger without officers the name of who decided is not authenticated, and every view says so.
 """
 
 import base64
@@ -19,34 +22,34 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from sqlalchemy import Connection, select
 
 from tacit.errors import LedgerError
-from tacit.privacy.ledger.chain import canonical, when
+from tacit.privacy.ledger.limits.policy import Policy
+from tacit.privacy.ledger.log.chain import canonical, when
 from tacit.privacy.ledger.opening import recorded_policy
-from tacit.privacy.ledger.tables import log
-from tacit.privacy.policy import Policy
+from tacit.privacy.ledger.storage.tables import log
 
 SIGNED = ("policy", "officer", "raise", "reanchor", "move")
-"""Kinds of entries that officers sign."""
+"""The kinds of entries that officers sign."""
 NOT_AUTHENTICATED = "not authenticated"
 Key = str | Path
-"""The file of a private key."""
+"""A key file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Officer:
-    """Somebody who may sign decisions."""
+    """A person who may sign decisions."""
 
     name: str
     public_key: str
-    """Base64 of the 32 bytes."""
+    """The 32 bytes of the Ed25519 public key, in base64."""
 
 
 def registered(connection: Connection) -> dict[str, str]:
-    """The public key of every officer by name, as the ledger stands."""
-    found: dict[str, str] = {}
+    """The public keys of the present officers, by name."""
+    officers: dict[str, str] = {}
     query = select(log.c.body).where(log.c.kind == "officer").order_by(log.c.seq)
     for text in connection.execute(query).scalars():
-        _apply(found, json.loads(text))
-    return found
+        _apply(officers, json.loads(text))
+    return officers
 
 
 def _apply(officers: dict[str, str], body: Mapping[str, Any]) -> None:
@@ -59,15 +62,14 @@ def _apply(officers: dict[str, str], body: Mapping[str, Any]) -> None:
 def signed(
     connection: Connection, kind: str, body: Mapping[str, Any], keys: Sequence[Key], *, by: str, why: str
 ) -> dict[str, Any]:
-    """The body of a decision, with who, why, when and the signatures that the ledger asks for; or one sentence."""
+    """The body of a decision with who, why, when and the required signatures; LedgerError if one is missing."""
     officers = registered(connection)
     first = kind == "officer" and not officers
     signers = _signers(officers | ({body["name"]: body["key"]} if first else {}), keys)
     if not officers and keys and not first:
         raise LedgerError("the ledger has no officers, so no key counts; register one with tacit ledger officers add")
     by = by.strip() or ", ".join(signers)
-    if not by or not why.strip():
-        raise LedgerError(f"say by whom and why, it stays in the ledger; got by={by!r}, why={why!r}")
+    require_reason(by, why)
     if signers and by not in (*signers, ", ".join(signers)):
         raise LedgerError(f"the keys given are of {', '.join(signers)}, and not of {by!r}; leave --by out")
     needed = recorded_policy(connection).signatures if officers else int(first)
@@ -88,8 +90,14 @@ def signed(
     return {**whole, "signatures": marks}
 
 
+def require_reason(by: str, why: str) -> None:
+    """Refuse an entry without a responsible person or without a reason."""
+    if not by.strip() or not why.strip():
+        raise LedgerError(f"state by whom and why, the ledger records it; got by={by!r}, why={why!r}")
+
+
 def check(connection: Connection) -> None:
-    """Refuse at the first decision that lacks a signature which it needed."""
+    """Raise LedgerError at the first decision without the signatures that it needed."""
     officers: dict[str, str] = {}
     needed, ledger, last = 1, _ledger(connection), ""
     query = select(log.c.seq, log.c.kind, log.c.body, log.c.hash).where(log.c.kind.in_(SIGNED)).order_by(log.c.seq)
@@ -111,45 +119,48 @@ def check(connection: Connection) -> None:
 
 
 def _valid(ledger: str, kind: str, body: Mapping[str, Any], officers: Mapping[str, str]) -> int:
-    """How many officers signed just this."""
+    """The number of officers whose signatures of this body are valid."""
     plain = {key: value for key, value in body.items() if key != "signatures"}
-    text, found = _message(ledger, kind, plain), set()
+    text, signers = _message(ledger, kind, plain), set()
     for name, mark in body.get("signatures", {}).items():
         try:
             Ed25519PublicKey.from_public_bytes(base64.b64decode(officers[name])).verify(base64.b64decode(mark), text)
         except (KeyError, ValueError, InvalidSignature):
             continue
-        found.add(officers[name])
-    return len(found)
+        signers.add(officers[name])
+    return len(signers)
 
 
 def public_of(file: Key) -> str:
-    """The public key in a file: a .pub file, or a private key."""
+    """The public key in a file that holds a public or a private key."""
     try:
         raw = Path(file).read_bytes()
     except OSError as error:
         raise LedgerError(f"cannot read the key {file}: {error.strerror}") from None
     try:
         if b"PRIVATE" in raw:
-            return _text(_private(file))
+            return _text(_private(file).public_key())
         key = serialization.load_pem_public_key(raw)
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):
         raise LedgerError(f"{file} is not an Ed25519 public key; give the .pub file that tacit keys signing wrote")
-    return base64.b64encode(key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)).decode()
+    return _text(key)
 
 
 def _signers(officers: Mapping[str, str], keys: Sequence[Key]) -> dict[str, Ed25519PrivateKey]:
-    """The private keys by the name of their officer; a stranger's key is refused."""
+    """The private keys by the names of their officers; a key of nobody is refused."""
     names = {key: name for name, key in officers.items()}
-    found: dict[str, Ed25519PrivateKey] = {}
+    signers: dict[str, Ed25519PrivateKey] = {}
     for file in keys:
         private = _private(file)
-        if officers and _text(private) not in names:
-            raise LedgerError(f"the key {file} is of no officer of this ledger; its officers are {', '.join(officers)}")
-        found[names.get(_text(private), "")] = private
-    return found
+        public = _text(private.public_key())
+        if officers and public not in names:
+            raise LedgerError(
+                f"the key {file} does not belong to an officer of this ledger; its officers are {', '.join(officers)}"
+            )
+        signers[names.get(public, "")] = private
+    return signers
 
 
 def _private(file: Key) -> Ed25519PrivateKey:
@@ -164,9 +175,8 @@ def _private(file: Key) -> Ed25519PrivateKey:
     return key
 
 
-def _text(key: Ed25519PrivateKey) -> str:
-    raw = key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    return base64.b64encode(raw).decode()
+def _text(key: Ed25519PublicKey) -> str:
+    return base64.b64encode(key.public_bytes_raw()).decode()
 
 
 def _message(ledger: str, kind: str, body: Mapping[str, Any]) -> bytes:
@@ -178,6 +188,6 @@ def _ledger(connection: Connection) -> str:
 
 
 def _last(connection: Connection) -> str:
-    """The hash of the decision before."""
+    """The hash of the previous decision."""
     query = select(log.c.hash).where(log.c.kind.in_(SIGNED)).order_by(log.c.seq.desc()).limit(1)
     return str(connection.execute(query).scalar_one())

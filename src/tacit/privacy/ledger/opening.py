@@ -1,7 +1,7 @@
-"""Opening a ledger: the file, its tables, its keys and its anchor must belong together.
+"""Opening a ledger: its file, tables, keys and anchor must belong together.
 
-Guarantee: a foreign, newer, damaged, rolled back or keyless ledger is refused in one sentence and left untouched;
-a new one is complete (tables, keys, first entries) or does not exist.
+Formal guarantees: a foreign, newer, damaged, rolled-back or keyless ledger is refused and left unchanged. A new ledger
+is complete (tables, keys, first entries) or does not exist.
 """
 
 import json
@@ -15,21 +15,24 @@ from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import InvalidRequestError
 
 from tacit.errors import LedgerError
-from tacit.privacy.keys import KeyRing
-from tacit.privacy.ledger import chain, copies, schema
-from tacit.privacy.ledger.anchor import Anchor
-from tacit.privacy.ledger.engine import DAMAGED, keep_write_ahead_log, transaction
-from tacit.privacy.ledger.tables import log
-from tacit.privacy.ledger.terms import Head
-from tacit.privacy.policy import Policy
+from tacit.privacy.ledger.limits.policy import Policy
+from tacit.privacy.ledger.log import chain
+from tacit.privacy.ledger.storage import copy_detection, schema
+from tacit.privacy.ledger.storage.anchor import Anchor
+from tacit.privacy.ledger.storage.engine import DAMAGED, keep_write_ahead_log, transaction
+from tacit.privacy.ledger.storage.tables import log
+from tacit.privacy.ledger.storage.values import Head
+from tacit.privacy.randomness.keys import KeyRing
 
 
 def touch(path: Path) -> None:
-    """Make an owner-only empty file unless there is one."""
+    """Create an owner-only empty file unless there is one."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except FileNotFoundError:
-        raise LedgerError(f"the folder {path.parent} does not exist; make it, a ledger is kept for years") from None
+        raise LedgerError(
+            f"the folder {path.parent} does not exist; create it first (a ledger is kept for years)"
+        ) from None
     except OSError as error:
         raise LedgerError(f"cannot open the ledger {path}: {error.strerror}; check the path and its owner") from None
 
@@ -37,11 +40,11 @@ def touch(path: Path) -> None:
 def prepare(
     engine: Engine, path: Path, anchor: Anchor | None, keys: KeyRing | None, policy: Policy | None, why: str
 ) -> tuple[str, KeyRing]:
-    """The id and the keys of the ledger in this database; makes what a new one lacks."""
+    """The id and the keys of the ledger in this database; a new ledger is initialised."""
     where = str(path)
     if not begun(engine, where):
         with anchor.locked() if anchor else nullcontext():
-            if not begun(engine, where):  # another process may have been first
+            if not begun(engine, where):  # another process may have initialised it
                 if anchor is not None and (witnessed := anchor.read()) is not None:
                     raise LedgerError(rolled_back(where, witnessed))
                 keep_write_ahead_log(engine, where)
@@ -50,18 +53,18 @@ def prepare(
                         schema.upgrade(connection)
                     if chain.head(connection).seq == 0:
                         _begin(connection, _keys(path, keys, new=True), policy, why)
-    witnessed = None if anchor is None else _witnessed(engine, anchor, where)  # before the snapshot: others write
+    witnessed = None if anchor is None else _witnessed(engine, anchor, where)  # before the snapshot: others may write
     with transaction(engine, where, write=False) as connection:
         body = _first(connection, where)
-    seen = None if anchor is None else copies.recall(body["id"])  # before the snapshot, too
+    last = None if anchor is None else copy_detection.last_write(body["id"])  # before the snapshot as well
     with transaction(engine, where, write=False) as connection:
         if witnessed is not None and not contains(connection, witnessed):
             raise LedgerError(rolled_back(where, witnessed))
-        if anchor is not None and copies.watched(connection):
-            if seen is not None and copies.lacks(connection, seen):
-                raise LedgerError(copies.elsewhere(where, seen))
+        if anchor is not None and copy_detection.watched(connection):
+            if last is not None and copy_detection.lacks(connection, last):
+                raise LedgerError(copy_detection.outdated(where, last))
             if not anchor.is_of(path):
-                raise LedgerError(copies.moved(where))
+                raise LedgerError(copy_detection.moved(where))
     ring = _keys(path, keys, new=False)
     if ring.identity("ledger", body["id"]) != body["check"]:
         raise LedgerError(f"the keys given for {where} belong to another ledger; restore the right ones")
@@ -69,7 +72,7 @@ def prepare(
 
 
 def _first(connection: Connection, where: str) -> dict[str, Any]:
-    """What the first entry says: the id, and a check of the keys."""
+    """The ledger's id and the check value of its keys, from the first entry."""
     try:
         body = json.loads(connection.execute(select(log.c.body).where(log.c.seq == 1)).scalar_one())
         return {name: body[name] for name in ("id", "check")}
@@ -78,11 +81,11 @@ def _first(connection: Connection, where: str) -> dict[str, Any]:
 
 
 def begun(engine: Engine, where: str) -> bool:
-    """Whether there is a ledger of this version; an older one is upgraded on the way."""
+    """Whether the database contains a ledger; one of an older format is upgraded."""
     with transaction(engine, where, write=False) as connection:
-        found = schema.version(connection, where)
-        if found == schema.CURRENT or found is None:
-            return found is not None and chain.head(connection).seq > 0
+        version = schema.version(connection, where)
+        if version == schema.CURRENT or version is None:
+            return version is not None and chain.head(connection).seq > 0
     with transaction(engine, where, write=True) as connection:
         if schema.version(connection, where) != schema.CURRENT:
             schema.upgrade(connection)
@@ -105,12 +108,13 @@ def _begin(connection: Connection, keys: KeyRing, policy: Policy | None, why: st
 
 
 def _witnessed(engine: Engine, anchor: Anchor, where: str) -> Head:
-    """What the anchor names. Only a ledger that was just made may lack one, and gets it here."""
-    if (found := anchor.read()) is not None:
-        return found
+    """The head that the anchor names. A new ledger without an anchor gets one here; otherwise a missing one is
+    refused."""
+    if (head := anchor.read()) is not None:
+        return head
     with anchor.locked():
-        if (found := anchor.read()) is not None:
-            return found
+        if (head := anchor.read()) is not None:
+            return head
         with transaction(engine, where, write=False) as connection:
             head = chain.head(connection)
         if head.seq > 2:
@@ -124,7 +128,7 @@ def _witnessed(engine: Engine, anchor: Anchor, where: str) -> Head:
 
 
 def contains(connection: Connection, head: Head) -> bool:
-    """Whether this entry is in the chain."""
+    """Whether the chain contains this entry."""
     return connection.execute(select(log.c.hash).where(log.c.seq == head.seq)).scalar_one_or_none() == head.hash
 
 
@@ -135,6 +139,7 @@ def recorded_policy(connection: Connection) -> Policy:
 
 
 def rolled_back(where: str, witnessed: Head) -> str:
+    """The error message for a ledger that lacks an entry."""
     return (
         f"the ledger {where} was rolled back: it does not contain entry {witnessed.seq} that its anchor names; restore "
         "the newest file, or accept the loss with `tacit ledger reanchor --why …`"

@@ -1,12 +1,15 @@
-"""What one unit may have lost over all streams of a ledger together.
+"""Totals: what one unit may have lost over all streams of a ledger together.
 
-Guarantee: a worst case from declarations alone. A unit is taken to be in every private stream that protects its kind,
-and in as many tasks of each as was declared; who really is in which stream is never looked at. Only streams that the
-policy declares disjoint are not added up. The losses are composed one after the other: the sum of the streams' own ε
-and δ; or, where all plans were fixed in advance, the smaller of that and the composition of their events at the sum of
-their δ. Streams of different neighbouring relations are stated under replace-one, which each of them implies.
-Condition: the streams and their plans were fixed in advance. What was spent is no bound on what is chosen from it; the
-policy's unit_cap is, and is shown beside it.
+Formal guarantees: `UnitTotal` bounds the loss of every unit, as a worst case from declarations alone.
+
+* A unit is assumed to be in every private stream that protects its kind, and in as many tasks of each as declared. The
+  actual members are never looked at. Only streams that the policy declares disjoint are not added.
+* The bound is the sum of the streams' ε and δ or, where all plans were fixed in advance, the composition of their
+  events at the sum of their δ, if that is smaller.
+* Streams with different adjacencies are stated under replace-one, which each of them implies.
+
+Condition: the streams and their plans were fixed in advance. For streams that are chosen adaptively only the policy's
+unit_cap is a bound; it is reported as well.
 """
 
 import math
@@ -17,62 +20,64 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, Row
 
-from tacit.privacy.accounting import rdp_to_epsilon
-from tacit.privacy.budget import Adjacency, Budget, Unit
-from tacit.privacy.calibrate import INFINITE_PRICE
-from tacit.privacy.ledger import profile, reading, recurring
-from tacit.privacy.ledger.prices import Prices
-from tacit.privacy.ledger.profile import Array
-from tacit.privacy.policy import Policy
+from tacit.privacy.accounting.budget import Adjacency, Budget, Unit
+from tacit.privacy.accounting.calibrate import INFINITE_PRICE
+from tacit.privacy.accounting.epsilon import rdp_to_epsilon
+from tacit.privacy.ledger import statement
+from tacit.privacy.ledger.limits import leaf_bounds, worst_case
+from tacit.privacy.ledger.limits.leaf_bounds import Array
+from tacit.privacy.ledger.limits.policy import Policy
+from tacit.privacy.ledger.limits.prices import Prices
+from tacit.privacy.ledger.storage.lookup import all_streams
 
 SUM = "sum of the streams' ε"
 CURVES = "RDP, sum of the streams' curves"
 EVENTS = "min(PLD, RDP) of the events of all streams"
 MOST_EVENTS = 64
-"""So many events are composed exactly; more, by their Rényi curves."""
+"""Up to this many events are composed by PLD; more, by their Rényi curves."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamLoss:
-    """What one unit may have lost in one stream, over as many of its tasks as was declared."""
+    """What one unit may have lost in one stream, over as many of its tasks as declared."""
 
     stream: str
     adjacency: Adjacency
     epsilon: float
     delta: float
-    """0 where nothing was charged yet."""
+    """0 if nothing was charged yet."""
     budget: float
-    """The ε that the stream may lose in all."""
+    """The ε of the stream's budget."""
     budget_delta: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnitTotal:
-    """What one unit of a kind may have lost over all streams that may hold it."""
+    """What one unit of a kind may have lost over all streams that may contain it."""
 
     unit: Unit
     adjacency: Adjacency
     streams: tuple[StreamLoss, ...]
     disjoint: tuple[tuple[str, ...], ...]
-    """Streams of which a unit is in one only, as the policy declares."""
+    """Groups of streams that the policy declares disjoint: a unit is in at most one of each group."""
     epsilon: float
     delta: float
     accountant: str
     budget_epsilon: float
-    """The sum of the budgets: what it may come to when all are spent."""
+    """The sum of the budgets: the total once all are spent."""
     budget_delta: float
     cap: Budget | None
-    """The most that the policy lets it lose."""
+    """The policy's unit_cap, if it has one for this kind of unit."""
 
     @property
     def left(self) -> float | None:
-        """Of the cap; None where there is none."""
+        """What is left of the cap's ε; None without a cap."""
         return None if self.cap is None else max(0.0, self.cap.epsilon - self.epsilon)
 
 
 def of_units(connection: Connection, policy: Policy, prices: Prices) -> tuple[UnitTotal, ...]:
-    """A total for each kind of unit that the ledger has private streams of."""
-    private = [row for row in profile.all_streams(connection) if not row.public]
+    """A total for each kind of unit that private streams of the ledger protect."""
+    private = [row for row in all_streams(connection) if not row.public]
     kinds = [unit for unit in Unit if any(row.unit == unit for row in private)]
     return tuple(_total(connection, [row for row in private if row.unit == unit], policy, prices) for unit in kinds)
 
@@ -82,7 +87,7 @@ def _total(connection: Connection, rows: Sequence[Row[Any]], policy: Policy, pri
         row.name: StreamLoss(
             stream=row.name,
             adjacency=Adjacency(row.adjacency),
-            epsilon=reading.epsilon(connection, row, prices)[0],
+            epsilon=statement.epsilon(connection, row, prices)[0],
             delta=row.delta if _charged(connection, row) else 0.0,
             budget=row.epsilon,
             budget_delta=row.delta,
@@ -97,9 +102,10 @@ def _total(connection: Connection, rows: Sequence[Row[Any]], policy: Policy, pri
     accountant = SUM if len(slots) > 1 else "the one stream's own"
     tighter = len(slots) > 1 and len(kinds) == 1 and adjacency != Adjacency.REPLACE_ONE and math.isfinite(epsilon)
     if tighter and all(row.fixed_schedule for row in rows):
-        of = {row.name: row for row in rows}
-        for value, by in _by_events(connection, [[of[name] for name in slot] for slot in slots], delta, prices):
-            epsilon, accountant = (value, by) if value < epsilon else (epsilon, accountant)
+        by_name = {row.name: row for row in rows}
+        grouped = [[by_name[name] for name in slot] for slot in slots]
+        for value, method in _by_events(connection, grouped, delta, prices):
+            epsilon, accountant = (value, method) if value < epsilon else (epsilon, accountant)
     limits = [[(losses[name].budget, losses[name].budget_delta) for name in slot] for slot in slots]
     cap = policy.cap if policy.cap is not None and policy.cap.unit == rows[0].unit else None
     return UnitTotal(
@@ -117,21 +123,21 @@ def _total(connection: Connection, rows: Sequence[Row[Any]], policy: Policy, pri
 
 
 def _charged(connection: Connection, row: Row[Any]) -> bool:
-    touched = profile.roots(connection, row.id, {}, touched=True)
-    return bool(touched) or profile.exposed(connection, row.id)
+    touched = leaf_bounds.root_groups(connection, row.id, {}, touched=True)
+    return bool(touched) or leaf_bounds.exposed(connection, row.id)
 
 
 def composed(slots: Sequence[Sequence[tuple[float, float]]]) -> tuple[float, float]:
-    """Basic composition: the largest (ε, δ) of each slot, added up."""
+    """Basic composition: the sum of the largest (ε, δ) of each group of disjoint streams."""
     largest = [(max(e for e, _ in slot), max(d for _, d in slot)) for slot in slots]
     return math.fsum(e for e, _ in largest), min(1.0, math.fsum(d for _, d in largest))
 
 
 def _under(adjacency: Adjacency, loss: StreamLoss) -> tuple[float, float]:
-    """(ε, δ) under another neighbouring relation: exchanging a unit is taking it out and putting another in."""
+    """(ε, δ) under replace-one, as a removal composed with an addition, if the stream has another adjacency."""
     if loss.adjacency == adjacency or loss.epsilon == 0:
         return loss.epsilon, loss.delta
-    if loss.epsilon > 500:  # its exponential is beyond all numbers, and any δ is 1
+    if loss.epsilon > 500:  # e^ε overflows
         return 2 * loss.epsilon, 1.0
     return 2 * loss.epsilon, min(1.0, (1 + math.exp(loss.epsilon)) * loss.delta)
 
@@ -139,17 +145,16 @@ def _under(adjacency: Adjacency, loss: StreamLoss) -> tuple[float, float]:
 def _by_events(
     connection: Connection, slots: Sequence[Sequence[Row[Any]]], delta: float, prices: Prices
 ) -> list[tuple[float, str]]:
-    """ε of the events of all streams on one unit at the sum of their δ, by every way that can price them."""
+    """The ε of all streams' events on one unit at the sum of their δ, with each method that can price them."""
     adjacency = Adjacency(slots[0][0].adjacency)
     curve, extra = _curves(connection, slots, adjacency, prices)
-    found = [(rdp_to_epsilon(tuple(curve), delta - extra), CURVES)] if extra < delta else []
+    bounds = [(rdp_to_epsilon(tuple(curve), delta - extra), CURVES)] if extra < delta else []
     lists = [_list(connection, slot) for slot in slots]
-    if all(one is not None for one in lists) and sum(len(one or ()) for one in lists) <= MOST_EVENTS:
-        events = tuple(sorted(text for one in lists for text in one or ()))
-        asked = Budget(epsilon=1.0, delta=delta, adjacency=adjacency)
-        nano = prices.nano(connection, events, asked, 1)
-        found.append((math.inf if nano >= INFINITE_PRICE else nano / 1e9, EVENTS))
-    return found
+    if all(texts is not None for texts in lists) and sum(len(texts or ()) for texts in lists) <= MOST_EVENTS:
+        events = tuple(sorted(text for texts in lists for text in texts or ()))
+        price = prices.nano(connection, events, Budget(epsilon=1.0, delta=delta, adjacency=adjacency), 1)
+        bounds.append((math.inf if price >= INFINITE_PRICE else price / 1e9, EVENTS))
+    return bounds
 
 
 def _curves(
@@ -158,24 +163,16 @@ def _curves(
     whole: Any = 0.0
     extras = 0.0
     for slot in slots:
-        tops = [
-            profile.top(
-                connection,
-                profile.roots(connection, row.id, {}, touched=True),
-                row.tasks_per_unit,
-                adjacency,
-                prices,
-            )
-            for row in slot
-        ]
+        tops = [leaf_bounds.largest_of_stream(connection, row, adjacency, prices, touched=True) for row in slot]
         whole = whole + np.max([curve for curve, _ in tops], axis=0)
         extras += max(extra for _, extra in tops)
     return np.asarray(whole), extras
 
 
 def _list(connection: Connection, slot: Sequence[Row[Any]]) -> tuple[str, ...] | None:
-    """The one list of events that no unit of these streams exceeds, if there is one."""
+    """The one list of events that covers every unit of these streams, if there is one."""
     if len(slot) > 1:
         return None
     (row,) = slot
-    return recurring.largest(connection, profile.roots(connection, row.id, {}, touched=True), row.tasks_per_unit)
+    groups = leaf_bounds.root_groups(connection, row.id, {}, touched=True)
+    return worst_case.covering_list(connection, groups, row.tasks_per_unit)

@@ -1,0 +1,107 @@
+"""`tacit data`: lists, fetches and checks data sets, and declares private data."""
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from tacit.commands.console import out
+from tacit.commands.declare_command import declare
+from tacit.commands.options import Json, complete_data_set
+from tacit.errors import DataError
+
+data = typer.Typer(no_args_is_help=True, help="Data sets: list, fetch, check; declare your own.")
+data.command("declare")(declare)
+
+Root = Annotated[
+    Path | None,
+    typer.Option("--root", help="The folder of data sets. Default: TACIT_DATA, or else tacit's cache folder."),
+]
+
+
+@data.command("list")
+def list_data_sets(root: Root = None, as_json: Json = False) -> None:
+    """List the public data sets and the folder of each."""
+    from tacit.data.benchmarks.check import listing
+    from tacit.data.benchmarks.named import data_folder
+
+    rows = listing(root)
+    if as_json:
+        return out.print_json(data=[asdict(row) for row in rows])
+    table = Table("name", "description", "folder", box=None)
+    for row in rows:
+        folder = Text(row.found) if row.found else Text(f"missing: {row.way_out}", style="yellow")
+        table.add_row(row.name, row.about, folder)
+    out.print(table)
+    out.print(f"searched in {data_folder(root)}")
+
+
+@data.command("fetch")
+def fetch_data_set(
+    name: Annotated[str, typer.Argument(help="A public data set.", autocompletion=complete_data_set)],
+    root: Root = None,
+    source: Annotated[str | None, typer.Option(help="Another hub id, or a local folder with the same columns.")] = None,
+) -> None:
+    # A backslash keeps the bracket from being read as markup.
+    r"""Download a public data set from the Hugging Face hub (needs `pip install -e '.\[hub]'`)."""
+    from tacit.data.benchmarks.hub import fetch
+
+    out.print(f"{name} is in {fetch(name, root, source)}")
+
+
+@data.command("check")
+def check_data(
+    source: Annotated[
+        str, typer.Argument(help="A data set by name, or a declaration (.yaml).", autocompletion=complete_data_set)
+    ],
+    root: Root = None,
+    as_json: Json = False,
+    look: Annotated[
+        bool,
+        typer.Option(
+            "--look", help="For the owner only: also show how private cells are read. Do not share the output."
+        ),
+    ] = False,
+) -> None:
+    """Check a named data set, or a declaration and its files.
+
+    Private values and counts are not shown, unless the owner gives --look; the exit code is then 0.
+    """
+    from tacit.data.benchmarks.named import NAMED
+    from tacit.experiment.owner.check import check
+
+    if look and (as_json or source in NAMED):
+        raise DataError("--look is for the owner of a private file, on a screen; omit it here")
+    rows = check(source, root)
+    if as_json:
+        out.print_json(data=[asdict(row) for row in rows])
+    else:
+        for row in rows:
+            mark, style = ("ok ", "green") if row.ok else ("failed ", "red")
+            out.print(Text.assemble((mark, style), f"{row.what}: {row.says}"))
+    passed = all(row.ok for row in rows)
+    if look:
+        if passed:
+            _show_private_cells(source)
+        return
+    if not passed:
+        raise typer.Exit(1)
+    if source not in NAMED and not as_json:
+        ledger = Path(source).with_suffix(".ledger")
+        out.print(f"next: tacit run {shlex.quote(source)} --ledger {shlex.quote(str(ledger))}")
+
+
+def _show_private_cells(source: str) -> None:
+    """Shows the owner how private cells are read. The exit code does not depend on their content."""
+    from tacit.experiment.owner.preview import WARNING, preview
+
+    out.print(Text(WARNING, style="yellow"))
+    try:
+        for line in preview(source):
+            out.print(f"{line.what}: {line.says}")
+    except DataError as error:
+        out.print(str(error))

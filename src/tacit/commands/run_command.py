@@ -1,0 +1,176 @@
+"""`tacit run`: learns a stream of tasks from a preset, a configuration or a declaration, and shows the results."""
+
+import shlex
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from tacit.commands.console import err, out, resume_hint
+from tacit.commands.ledger_access import ask_unit_cap
+from tacit.commands.options import Epsilon, Json, Method, Processes, Quiet, RunLedger, Seeds, Sets, Target, UnitCap
+from tacit.commands.sweep_command import folder_name, show_cells
+from tacit.errors import ConfigError
+from tacit.words import counted
+
+if TYPE_CHECKING:
+    from tacit.experiment.config.config import Accumulation, Config, Sweep
+    from tacit.experiment.runs.endless import EndlessStatus
+
+
+def run(
+    target: Target,
+    sets: Sets = None,
+    method: Method = None,
+    epsilon: Epsilon = None,
+    seeds: Seeds = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="The run folder. Default: runs/NAME-TIME.")] = None,
+    ledger: RunLedger = None,
+    unit_cap: UnitCap = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in the folder.")] = False,
+    moved: Annotated[
+        bool, typer.Option("--moved", help="With --resume: the folder was moved, but not its ledger and data.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="With --resume: the present path of the declaration of your data.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TASK", help="Stop after this task; --resume continues later.")
+    ] = None,
+    arrived: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TASK",
+            help="For private data in a file that grows: confirm that the rows of this task are now complete. tacit "
+            "never counts rows to find out.",
+        ),
+    ] = None,
+    tasks: Annotated[
+        int | None, typer.Option(min=1, help="For an endless stream: stop after this many tasks in total.")
+    ] = None,
+    accept_large_delta: Annotated[
+        bool,
+        typer.Option("--accept-large-delta", help="For private data: accept a δ above 1 / (declared number of units)."),
+    ] = False,
+    processes: Processes = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Learn a stream of tasks; print accuracy per task, forgetting, claimed ε and certified ε.
+
+    \b
+    tacit run quickstart
+    tacit run quickstart --method NaiveDPSGD --epsilon 0.5 --seeds 3
+    tacit run mydata.yaml --ledger mydata.ledger
+    tacit run mydata.yaml --ledger mydata.ledger --until 2026-03
+    tacit run runs/mydata-20260401-120000 --resume --arrived 2026-04
+    tacit run runs/quickstart-20260101-120000 --resume
+    tacit run hassanpour2022/endless --tasks 20
+
+    mydata.yaml is a declaration of your own data; `tacit data declare` writes one.
+    Exit codes: 0 success, 1 an error, 2 wrong usage, 3 an unexpected error in tacit, 130 stopped by Ctrl-C.
+    """
+    from tacit.commands.arguments import load_config, settings_from_options
+    from tacit.experiment.config.config import Accumulation, Sweep
+    from tacit.experiment.config.endless_config import Endless
+    from tacit.experiment.display import display
+    from tacit.experiment.runs.endless import run_endless
+    from tacit.experiment.runs.runner import run as run_config
+    from tacit.experiment.sweeps.sweep import sweep as run_sweep
+    from tacit.experiment.sweeps.table import show
+
+    settings = settings_from_options(sets, method, epsilon, seeds, accept_large_delta=accept_large_delta)
+    config = load_config(target, settings)
+    path = _run_folder(target, config, folder, resume=resume)
+    if resume and not Path(path).exists():
+        raise ConfigError(f"there is no run at {path} to resume; check the path, or omit --resume to start a run")
+    _check_applicable(target, config, until=until, arrived=arrived, tasks=tasks, moved=moved or data is not None)
+    with resume_hint(f"resume with: tacit run {shlex.quote(str(path))} --resume"):
+        if isinstance(config, Sweep):
+            with display(err, quiet=quiet) as progress:
+                cells = run_sweep(config, path, ledger=ledger, processes=processes, progress=progress)
+            return show_cells(cells, path, config.reference, as_json=as_json)
+        if isinstance(config, Accumulation):
+            with display(err, quiet=quiet) as progress:
+                curves = config.target()[1](path, **config.options, progress=progress)
+            return _show_curves(config.kind, curves, as_json=as_json)
+        cap = unit_cap if resume else ask_unit_cap(unit_cap, ledger, config)
+        if isinstance(config, Endless):
+            with display(err, quiet=quiet) as progress:
+                standing = run_endless(
+                    config, path, ledger=ledger, resume=resume, tasks=tasks, unit_cap=cap, moved=moved, data=data,
+                    progress=progress,
+                )  # fmt: skip
+            return _show_standing(standing, as_json=as_json)
+        with display(err, quiet=quiet) as progress:
+            result = run_config(
+                config, path, ledger=ledger, resume=resume, until=until, arrived=arrived or (), processes=processes,
+                unit_cap=cap, moved=moved, data=data, progress=progress,
+            )  # fmt: skip
+        if as_json:
+            facts = {"folder": str(result.folder), "left": result.left, **result.metrics}
+            out.print_json(data=facts, allow_nan=False)
+        else:
+            show(result, out)
+
+
+def _run_folder(target: str, config: "Config | Accumulation | Sweep", given: Path | None, *, resume: bool) -> Path:
+    if given is not None:
+        return given
+    if Path(target).is_dir():
+        return Path(target)
+    if resume:
+        raise ConfigError(f"--resume needs the folder of the run: tacit run FOLDER --resume, or --out, got {target!r}")
+    return Path("runs") / f"{folder_name(config.name)}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _check_applicable(
+    target: str,
+    config: "Config | Accumulation | Sweep",
+    *,
+    until: str | None,
+    arrived: list[str] | None,
+    tasks: int | None,
+    moved: bool,
+) -> None:
+    """Refuses options that this kind of configuration does not have."""
+    kind = f"and {target} has kind {config.kind!r}"
+    if tasks is not None and config.kind != "endless":
+        raise ConfigError(f"--tasks {tasks} is for an endless stream, {kind}; use --until, or set data.tasks")
+    if until is not None and config.kind != "run":
+        raise ConfigError(f"--until {until} is for a single run, {kind}; omit it")
+    if arrived and config.kind != "run":
+        raise ConfigError(f"--arrived {arrived[0]} is for a single run, {kind}; omit it")
+    if moved and config.kind not in ("run", "endless"):
+        raise ConfigError(f"--moved and --data are for a single run, {kind}; omit them")
+
+
+def _show_curves(kind: str, results: Any, *, as_json: bool) -> None:
+    from tacit.experiment.papers import accounting_table
+
+    if as_json:
+        return out.print_json(data=results)
+    if kind == "accounting":
+        return accounting_table.show(results, out)
+    tasks = counted(results["tasks"], "task")
+    table = Table("curve", "kind", "scope", f"ε after {tasks}", "δ", "accountant", box=None, padding=(0, 2, 0, 0))
+    for curve in results["curves"]:
+        epsilon, delta = f"{curve['epsilon']:.4g}", f"{curve['delta']:g}"
+        table.add_row(curve["curve"], curve["kind"], curve["scope"], epsilon, delta, curve["accountant"])
+    out.print(table)
+    out.print("\n".join(f"wrote {file}" for file in results["files"]))
+
+
+def _show_standing(standing: "EndlessStatus", *, as_json: bool) -> None:
+    if as_json:
+        facts = {**asdict(standing), "folder": str(standing.folder), "release": str(standing.release)}
+        return out.print_json(data=facts, allow_nan=False)
+    accuracy = "" if standing.accuracy is None else f", accuracy on the last tasks {standing.accuracy:.1%}"
+    certified = "no finite ε certified" if standing.epsilon is None else f"certified ε {standing.epsilon:.3g}"
+    out.print(f"{counted(standing.learnt, 'task')} learned{accuracy}, {certified}")
+    out.print(f"last release: {standing.release}")
+    if standing.ended is None:
+        out.print(f"resume with: tacit run {shlex.quote(str(standing.folder))} --resume")

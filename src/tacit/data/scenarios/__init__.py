@@ -1,0 +1,1 @@
+"""How a public data set becomes a stream of tasks."""

@@ -1,0 +1,1 @@
+"""Attacks on the releases of runs and sweeps."""

@@ -1,0 +1,133 @@
+"""What attacks on the releases of a run found: every accuracy, in a form that is kept and read back."""
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from tacit import metrics
+from tacit.errors import ConfigError
+from tacit.robustness.attacks import Attack
+
+CLEAN, CERTIFIED = "clean", "certified"
+LINE = ("seed", "after_task", "on_task", "attack", "norm", "radius", "accuracy")
+"""Of a CSV file; tasks are counted from 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One accuracy."""
+
+    seed: int
+    after_task: int
+    on_task: int
+    attack: str
+    """clean, certified, or the kind of attack."""
+    accuracy: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackResults:
+    """All that was measured, and how."""
+
+    measured: tuple[Measurement, ...]
+    tasks: tuple[str, ...]
+    seeds: tuple[int, ...]
+    columns: tuple[str, ...]
+    attacks: tuple[Attack, ...]
+    """As they were run."""
+    answer_draws: int
+    """Evaluations that one answer is the mean of, where there is a noise layer; 1: there is none."""
+    flat: float
+    """The share of test rows, after the last task, that are answered rightly and have no gradient to follow."""
+    no_certificate: str | None
+    """Why nothing is certified."""
+    first: int = 0
+    """The number of the first of the tasks: of a stream without end, the last ones are looked at."""
+
+    def matrix(self, seed: int, column: str) -> np.ndarray:
+        """Accuracy after each task on each task, NaN where it was not measured."""
+        found = np.full((len(self.tasks), len(self.tasks)), np.nan)
+        for one in self.measured:
+            if one.seed == seed and one.attack == column:
+                found[one.after_task - self.first, one.on_task - self.first] = one.accuracy
+        return found
+
+    def average(self, column: str, after: int) -> metrics.Summary:
+        """Mean over the tasks learnt by then, over seeds."""
+        return metrics.summarise([float(self.matrix(seed, column)[after, : after + 1].mean()) for seed in self.seeds])
+
+    @property
+    def rows(self) -> list[int]:
+        """The tasks after which something was measured, by their place."""
+        return sorted({one.after_task - self.first for one in self.measured})
+
+    def last(self, column: str) -> metrics.Summary:
+        """The average after the last task."""
+        return self.average(column, len(self.tasks) - 1)
+
+    def forgetting(self, column: str) -> metrics.Summary:
+        return metrics.summarise([metrics.forgetting(self.matrix(seed, column)) for seed in self.seeds])
+
+    def notes(self) -> list[str]:
+        """How the attacks were run and what they cannot tell, a sentence each."""
+        said = [one.describe() for one in self.attacks]
+        if self.answer_draws > 1:
+            said.append(f"each evaluation is itself the mean of {self.answer_draws} draws of the noise layer")
+        if self.flat > 0:
+            said.append(
+                f"{self.flat:.1%} of the test rows are answered rightly and have no gradient: that attacks fail there "
+                "says nothing"
+            )
+        return said
+
+    def row(self) -> dict[str, float | None]:
+        """One line of a table of runs: after the last task."""
+        out: dict[str, float | None] = {}
+        for column in self.columns:
+            for title, value in (("accuracy", self.last(column)), ("forgetting", self.forgetting(column))):
+                parts = {"mean": value.mean, "std": value.std}
+                out |= {f"{title}_{column}_{name}": None if math.isnan(one) else one for name, one in parts.items()}
+        return out
+
+    def lines(self) -> Iterator[tuple[object, ...]]:
+        """One for every accuracy, as `LINE` has it."""
+        norm, radius = (self.attacks[0].norm, self.attacks[0].radius) if self.attacks else ("", "")
+        for one in self.measured:
+            how = ("", "") if one.attack == CLEAN else (norm, radius)
+            yield (one.seed, one.after_task + 1, one.on_task + 1, one.attack, *how, one.accuracy)
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Self:
+        """From the fields as JSON."""
+        attacks = [one | {"range": one["range"] and tuple(one["range"])} for one in plain["attacks"]]
+        lists = {key: tuple(plain[key]) for key in ("tasks", "seeds", "columns")}
+        measured = tuple(Measurement(**one) for one in plain["measured"])
+        return cls(**{**plain, **lists, "measured": measured, "attacks": tuple(Attack(**one) for one in attacks)})
+
+    @classmethod
+    def together(cls, seeds: Sequence["AttackResults"]) -> "AttackResults":
+        """The seeds of one run, up to the last task that all of them have learnt: those of a run that goes on may be at
+        different ones."""
+        least = min(len(one.tasks) for one in seeds)
+        return replace(
+            seeds[0],
+            measured=tuple(line for one in seeds for line in one.measured if line.after_task < one.first + least),
+            seeds=tuple(seed for one in seeds for seed in one.seeds),
+            tasks=seeds[0].tasks[:least],
+            flat=sum(one.flat for one in seeds) / len(seeds),
+        )
+
+
+def write(path: Path, cells: Mapping[str, AttackResults]) -> None:
+    """A CSV file with a line for every accuracy; the cells of a sweep by their names, a single run under ""."""
+    rows = [("cell", *LINE), *((name, *line) for name, results in cells.items() for line in results.lines())]
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows if list(cells) != [""] else (row[1:] for row in rows))
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None

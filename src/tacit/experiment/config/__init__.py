@@ -1,0 +1,1 @@
+"""Configurations: typed sections, presets and files, and what a call changes in them."""

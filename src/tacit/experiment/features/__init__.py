@@ -1,0 +1,1 @@
+"""Features of frozen public backbones: made, cached and read from files."""

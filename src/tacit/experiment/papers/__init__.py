@@ -1,0 +1,1 @@
+"""Curves of the papers that need no training."""

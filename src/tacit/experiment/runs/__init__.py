@@ -1,0 +1,1 @@
+"""A run: the task loop, its folder, evaluation, progress and workers."""

@@ -1,0 +1,220 @@
+"""`sweep(plan, folder)`: one run for each cell of a grid, each in a folder of its own, and one table of them all.
+
+A sweep can be ended and called again at any time: finished cells are kept, unfinished ones are resumed, failed ones are
+tried again. `cells.csv` is rewritten after every cell and says whether each is done, failed or not run. `sweep.yaml`
+holds the plan, so that the folder alone is enough to continue. With a section `attacks`, the releases of finished cells
+are then attacked (`attacked_cells`).
+"""
+
+import hashlib
+import itertools
+import json
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tacit.errors import ConfigError, TacitError
+from tacit.experiment.config.changes import override
+from tacit.experiment.config.config import Config, Sweep
+from tacit.experiment.config.loading import SWEEP, checked, plain
+from tacit.experiment.files import write, write_csv
+from tacit.experiment.progress import OnEvent, Stop, Stopped, ignore, notify, stop_on_ctrl_c
+from tacit.experiment.runs.folder import RunFolder
+from tacit.experiment.runs.record_counts import COLUMNS
+from tacit.experiment.runs.resolver import check_sources, open_stream
+from tacit.experiment.runs.runner import available_cores, run
+from tacit.experiment.sweeps.attacked_cells import attack_cells
+from tacit.experiment.sweeps.cell import DONE, Cell
+from tacit.experiment.sweeps.reference import reference
+from tacit.experiment.sweeps.significance import Compared, baselines
+
+NOT_COMPARED = Compared(tasks=(math.nan,), seeds=math.nan)
+FIGURES = ("average_accuracy", "forgetting", "worst_forgetting", "bwt", "fwt", "a_auc")
+
+
+def sweep(
+    plan: Sweep,
+    folder: str | Path,
+    *,
+    ledger: str | Path | None = None,
+    processes: int | None = None,
+    limit_minutes: float | None = None,
+    progress: OnEvent | None = None,
+    stop: Stop | None = None,
+) -> list[Cell]:
+    """Run the cells of a sweep that are not done.
+
+    Args:
+        plan: The base configuration and the changes of each cell.
+        folder: The folder of the sweep; it is made if it does not exist.
+        ledger: The ledger that private data is charged to.
+        processes: How many cells run at a time; by default as many as there are cores.
+        limit_minutes: No cell is started after this time.
+        progress: Receives events.
+        stop: Stops the sweep between two steps.
+
+    Returns:
+        All cells, with their state.
+    """
+    path, stop, report = Path(folder), stop or Stop(), progress or ignore
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"{path} is a file, and a sweep needs a folder; give an empty or a new folder by --out")
+    cells = cells_of(plan, path)
+    if plan.reference is not None:
+        reference(plan.reference)  # a wrong name is refused before the first cell
+    _refuse_private(cells)
+    for cell in cells:
+        cell.look()
+    sections = {cell.config.data.model_dump_json(): cell.config.data for cell in cells if cell.status != DONE}
+    for data in sections.values():
+        check_sources(data)
+    path.mkdir(parents=True, exist_ok=True)
+    base = plain(plan.base) if isinstance(plan.base, str) else plan.base
+    asked = plan.model_copy(update={"base": base}).model_dump(mode="json")
+    write(path / SWEEP, yaml.safe_dump(asked, sort_keys=False, allow_unicode=True))
+    until = None if limit_minutes is None else time.monotonic() + 60 * limit_minutes
+    at_once = max(1, min(processes or available_cores(), len(cells)))
+    one_table = threading.Lock()
+
+    def late() -> bool:
+        return until is not None and time.monotonic() > until
+
+    def finish(cell: Cell) -> None:
+        if stop.requested or cell.status == DONE or late():
+            return
+        threads = max(1, available_cores() // at_once)
+        _run(
+            cell, ledger, threads=threads, separate=at_once > 1, stop=stop, progress=report if at_once == 1 else ignore
+        )
+        with one_table:
+            write_table(path / "cells.csv", cells)
+            notify(report, f"{cell.name}: {_end(cell)}")
+
+    write_table(path / "cells.csv", cells)
+    with stop_on_ctrl_c(stop):
+        if at_once == 1:  # in this process: no start-up for each
+            for cell in cells:
+                finish(cell)
+        else:
+            with ThreadPoolExecutor(at_once) as pool:
+                list(pool.map(finish, cells))
+        if plan.attacks is not None:
+            learnt = [cell for cell in cells if cell.status == DONE]
+            attack_cells(learnt, plan.attacks, at_once=at_once, late=late, progress=report, stop=stop)
+            write_table(path / "cells.csv", cells)
+    stop.check()
+    return cells
+
+
+def _refuse_private(cells: Sequence[Cell]) -> None:
+    """Cells on private data would race for the budget of the same people."""
+    private = [cell for cell in cells if cell.config.data.scenario == "declared"]
+    if len(cells) > 1 and private:
+        info = open_stream(private[0].config.data, private[0].config.seeds[0]).info
+        if not info.public:
+            raise ConfigError(
+                f"a sweep of {len(cells)} cells would charge the people of {info.name!r} for each, and the first takes "
+                "what they may lose; choose settings on public data, then run one"
+            )
+
+
+def cells_of(plan: Sweep, folder: Path) -> list[Cell]:
+    """Every cell, checked before the first is run."""
+    base = plain(plan.base) if isinstance(plan.base, str) else dict(plan.base)
+    points = [dict(zip(plan.grid, values, strict=True)) for values in itertools.product(*plan.grid.values())]
+    found: dict[str, Cell] = {}
+    for changes in [{**cell, **point} for cell in plan.cells or ({},) for point in points]:
+        config = checked(override(base, list(changes.items())))
+        if not isinstance(config, Config) or config.kind != "run":
+            raise ConfigError(f"a sweep repeats runs, and its base is of the kind {config.kind!r}; give a run as base")
+        name = cell_name(changes)
+        if name in found:
+            raise ConfigError(f"two cells of the sweep change the same: {name}; give each its own values")
+        found[name] = Cell(changes=changes, config=config, folder=RunFolder(path=folder / name))
+    cells = list(found.values())
+    if plan.baseline is not None:
+        for cell, place in zip(cells, baselines([cell.config for cell in cells], plan.baseline), strict=True):
+            cell.baseline = None if place is None else cells[place]
+    return cells
+
+
+def cell_name(changes: Mapping[str, Any]) -> str:
+    """A folder name from what a cell changes; it does not depend on the other cells."""
+    words = [f"{key.rpartition('.')[2]}={_short(value)}" for key, value in changes.items()]
+    plain_name = "_".join(words) or "base"
+    safe = "".join(letter if letter.isalnum() or letter in "=._+-" else "-" for letter in plain_name)
+    if safe == plain_name and len(safe) <= 100:
+        return safe
+    digest = hashlib.sha256(json.dumps(dict(changes), sort_keys=True).encode()).hexdigest()[:8]
+    return f"{safe[:80]}_{digest}"
+
+
+def _end(cell: Cell) -> str:
+    """The status of a cell, and its average accuracy if it has one."""
+    average = cell.metrics.get("average_accuracy")
+    return cell.status + (f", average accuracy {average['mean']:.1%}" if average else "")
+
+
+def write_table(path: Path, cells: Sequence[Cell]) -> None:
+    """`cells.csv`: what each cell changes, what it found, and how it stands."""
+    keys = list(dict.fromkeys(key for cell in cells for key in cell.changes))
+    rows = [{**{key: _short(value) for key, value in cell.changes.items()}, **columns_of(cell)} for cell in cells]
+    columns = list(dict.fromkeys([*keys, *(name for row in rows for name in row)]))
+    write_csv(path, [columns, *([row.get(name, "") for name in columns] for row in rows)])
+
+
+def columns_of(cell: Cell) -> dict[str, Any]:
+    """The columns that every cell has; empty where there is no number."""
+    found = cell.metrics
+    lca, claimed, certified = (found.get(key) or {} for key in ("lca", "epsilon_claimed", "epsilon_certified"))
+    figures = {name: found.get(name) for name in FIGURES}
+    figures |= {"lca_paper": lca.get("paper"), "lca_trapezium": lca.get("trapezium")}
+    spread = {f"{name}_{part}": (one or {}).get(part) for name, one in figures.items() for part in ("mean", "std")}
+    return {
+        "status": cell.status,
+        **spread,
+        **{f"records_{name}": (found.get("consumption") or {}).get(name) for name in COLUMNS},
+        "seeds": len(found["seeds"]) if found else None,
+        "epsilon_claimed_per_task": claimed.get("per_task"),
+        "epsilon_claimed_total": claimed.get("total"),
+        "epsilon_certified": certified.get("per_record"),
+        "epsilon_certified_task_wise": certified.get("task_wise"),
+        "epsilon_certified_all_tasks": certified.get("all_tasks"),
+        "delta": certified.get("delta"),
+        "folder": cell.name,
+        **({} if cell.attacked is None else cell.attacked.row()),
+        **({} if cell.baseline is None else {"baseline": cell.baseline.name, **(cell.compared or NOT_COMPARED).row()}),
+    }
+
+
+def _run(cell: Cell, ledger: str | Path | None, *, threads: int, separate: bool, stop: Stop, progress: OnEvent) -> None:
+    config = cell.config
+    if config.threads is None and not cell.folder.has_run:
+        config = config.model_copy(update={"threads": threads})
+    try:
+        found = run(
+            config,
+            cell.folder.path,
+            ledger=ledger,
+            resume=True,
+            processes=1,
+            separate=separate,
+            moved=cell.folder.has_run,  # a sweep is of public data, and says itself what is read
+            progress=progress,
+            stop=stop,
+        )
+        cell.status, cell.metrics = DONE, found.metrics
+    except Stopped:
+        return
+    except TacitError as error:
+        cell.status = f"failed: {error}"
+
+
+def _short(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, list | dict | bool) or value is None else str(value)

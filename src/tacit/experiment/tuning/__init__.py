@@ -1,0 +1,1 @@
+"""Hyper-parameter tuning: on public data, on held-out tasks, or privately under one charge."""

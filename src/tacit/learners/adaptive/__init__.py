@@ -1,0 +1,1 @@
+"""Learners that choose noise or records as they go, behind Rényi filters."""

@@ -1,0 +1,1 @@
+"""Baselines: A-GEM and centralised training (NOT PRIVATE), joint training and fine-tuning with DP-SGD."""

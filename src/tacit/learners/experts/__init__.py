@@ -1,0 +1,1 @@
+"""Learners with one model for each task: routed experts and the PEFT ensemble."""

@@ -1,0 +1,1 @@
+"""A pool of learners that take turns (Hassanpour et al. 2022)."""

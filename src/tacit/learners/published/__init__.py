@@ -1,0 +1,1 @@
+"""Methods as their papers publish them, where that is NOT PRIVATE: to be measured and attacked."""

@@ -1,0 +1,1 @@
+"""Learners with an episodic memory: DP-CL, DP-AGEM, DP-ER and the naive Gaussian mechanism."""

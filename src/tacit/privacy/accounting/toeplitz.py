@@ -1,0 +1,88 @@
+"""Noise correlated over tasks: the square-root factorisation of the prefix sum.
+
+The sum of T independent noisy sums has noise that grows like √T. Write the prefix sum as A = C·C with C
+lower-triangular Toeplitz, C[i,j] = f[i−j], where f are the coefficients of (1−x)^(−1/2). Releasing x_t + (C⁻¹z)_t with
+z ~ N(0, s²) has the same privacy as releasing Cx + z, and the prefix sums contain only the noise (Cz)_t.
+
+Formal guarantees: a unit in at most k of T tasks changes Cx by at most `sensitivity(T, k)` times its bound. With
+s = noise · sensitivity, all its tasks together are one Gaussian mechanism with multiplier `noise`.
+
+Conditions: the horizon T is public and is not exceeded, a task takes part once, and a unit is in at most k tasks. The
+noise is not independent between tasks; everywhere else in tacit noise draws are independent.
+
+If a unit is in one task only, later columns of C are shorter than the first, and later tasks would get more noise than
+needed. C is then scaled to columns of equal length, C·diag(1/e) with e_j = ‖Ce_j‖/‖Ce_0‖ (`easing`): task t gets the
+noise e_t·(C⁻¹z)_t, every unit changes its series by exactly ‖Ce_0‖, and the price is the same.
+"""
+
+import math
+from functools import lru_cache
+from itertools import accumulate
+
+from tacit.errors import PlanError
+
+
+@lru_cache
+def coefficients(horizon: int) -> tuple[float, ...]:
+    """The columns of C: f[0] = 1, f[k] = f[k−1]·(2k−1)/(2k)."""
+    return _products(horizon, 1)
+
+
+@lru_cache
+def inverse(horizon: int) -> tuple[float, ...]:
+    """The columns of C⁻¹, the coefficients of (1−x)^(1/2): g[0] = 1, g[k] = g[k−1]·(2k−3)/(2k)."""
+    return _products(horizon, 3)
+
+
+def _products(horizon: int, odd: int) -> tuple[float, ...]:
+    """∏ (2k − odd) / 2k over k = 1, …, n, for each n below the horizon."""
+    return tuple(accumulate(range(1, horizon), lambda last, k: last * (2 * k - odd) / (2 * k), initial=1.0))
+
+
+@lru_cache
+def sensitivity(horizon: int, participations: int) -> float:
+    """The largest ‖Σ_{j∈S} C e_j‖ over |S| ≤ k = participations, and at least √(k/j) times that of any j < k.
+
+    All entries are positive and decrease with the gap and with the position, so the first columns are the worst. Under
+    the second condition k equal charges cover the whole series, and j of them cover any j tasks.
+
+    Raises:
+        PlanError: `participations` is not between 1 and the horizon.
+    """
+    if not 1 <= participations <= horizon:
+        raise PlanError(
+            f"participations must be between 1 and the horizon {horizon}, got {participations}; "
+            "it is the number of tasks one unit may be in"
+        )
+    k = participations
+    return math.sqrt(max(k / j * first_columns(horizon, j) ** 2 for j in range(1, k + 1)))
+
+
+@lru_cache
+def first_columns(horizon: int, k: int) -> float:
+    """‖C(e_0 + … + e_{k−1})‖."""
+    sums = [0.0, *accumulate(coefficients(horizon))]
+    return math.sqrt(sum((sums[row + 1] - sums[max(0, row + 1 - k)]) ** 2 for row in range(horizon)))
+
+
+@lru_cache
+def easing(horizon: int, participations: int) -> tuple[float, ...]:
+    """The factors e_t by which the noise of each task may be scaled; all 1 if a unit may be in several tasks."""
+    if participations > 1:
+        return (1.0,) * horizon
+    norms = [math.sqrt(sum(f * f for f in coefficients(horizon - t))) for t in range(horizon)]
+    return tuple(norm / norms[0] for norm in norms)
+
+
+@lru_cache
+def mixing(horizon: int, tasks: int, participations: int) -> tuple[tuple[float, ...], ...]:
+    """The first `tasks` rows and columns of the scaled C, which makes the noise of the releases so far white again."""
+    f, e = coefficients(horizon), easing(horizon, participations)
+    return tuple(tuple(f[i - j] / e[j] if i >= j else 0.0 for j in range(tasks)) for i in range(tasks))
+
+
+@lru_cache
+def total_noise(horizon: int, tasks: int, participations: int) -> float:
+    """The standard deviation of the noise in the sum of the first `tasks` releases, for z of standard deviation 1."""
+    g, e = inverse(horizon), easing(horizon, participations)
+    return math.sqrt(sum(sum(e[j] * g[j - k] for j in range(k, tasks)) ** 2 for k in range(tasks)))

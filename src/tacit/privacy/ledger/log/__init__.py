@@ -1,0 +1,1 @@
+"""The log of a ledger, hash-chained, and the tables that follow from it."""

@@ -1,0 +1,1 @@
+"""The database of a ledger: tables, triggers, migrations, anchor and integrity."""

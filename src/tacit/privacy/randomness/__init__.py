@@ -1,0 +1,1 @@
+"""Secret random numbers: keys, cipher, sampling and exactly rounded noise."""

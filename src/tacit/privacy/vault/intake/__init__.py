@@ -1,0 +1,1 @@
+"""The intake of the vault: private records, the public handles to them, and how they are read and kept."""

@@ -1,0 +1,130 @@
+"""A sweep runs every cell once, goes on where it was, and says of each how it stands."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from support.blobs import make_config
+from tacit.cli import app
+from tacit.errors import ConfigError
+from tacit.experiment.config.config import Config, Sweep
+from tacit.experiment.config.validation import validated
+from tacit.experiment.progress import Stop, Stopped
+from tacit.experiment.sweeps import comparison
+from tacit.experiment.sweeps import sweep as module
+from tacit.experiment.sweeps.sweep import cell_name, cells_of, sweep
+
+BASE = make_config(learner={"method": "NaiveDPSGD", "steps": 3, "batch": 20}).plain()
+
+
+def plan(**values: Any) -> Sweep:
+    return validated(Sweep, {"kind": "sweep", "name": "s", "base": BASE, **values})
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    with (folder / "cells.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+class Runs:
+    """In place of a run: notes what was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.fail: set[str] = set()
+
+    def __call__(self, config: Config, folder: Path, *, stop: Stop, **_: Any) -> Any:
+        self.asked.append(folder.name)
+        if folder.name in self.fail:
+            raise ConfigError("it cannot be")
+        if len(self.asked) == 3:
+            stop.request()
+            raise Stopped("stopped")
+        folder.mkdir(parents=True)
+        found = {"average_accuracy": {"mean": 0.5, "std": None, "per_seed": [0.5]}, "seeds": [0]}
+        (folder / "metrics.json").write_text('{"average_accuracy": {"mean": 0.5, "std": null}, "seeds": [0]}')
+        return type("Found", (), {"metrics": found})()
+
+
+def test_a_grid_is_every_combination_and_cells_are_what_they_say(tmp_path: Path) -> None:
+    grid = {"learner.steps": [2, 3], "budget.epsilon": [0.5, 1]}
+    cells = cells_of(plan(grid=grid), tmp_path)
+    assert [cell.name for cell in cells] == [
+        "steps=2_epsilon=0.5", "steps=2_epsilon=1", "steps=3_epsilon=0.5", "steps=3_epsilon=1"
+    ]  # fmt: skip
+    assert cells[1].config.learner.options["steps"] == 2 and cells[1].config.budget.epsilon == 1.0
+    listed = cells_of(
+        plan(cells=[{"learner.method": "DPCL"}, {"learner.method": "AGEM"}], grid={"seeds": [1]}), tmp_path
+    )
+    assert [cell.config.learner.method for cell in listed] == ["DPCL", "AGEM"]
+    assert len(cells_of(plan(), tmp_path)) == 1
+
+
+def test_a_wrong_cell_is_found_before_any_is_run(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"learner.stepz = 3 is not a setting of NaiveDPSGD; did you mean steps"):
+        sweep(plan(grid={"learner.stepz": [3]}), tmp_path / "s")
+    with pytest.raises(ConfigError, match="two cells of the sweep change the same"):
+        sweep(plan(cells=[{"learner.steps": 2}, {"learner.steps": 2}]), tmp_path / "s")
+    with pytest.raises(ConfigError, match="its base is of the kind 'accumulation'"):
+        sweep(plan(base="desai2021/accumulation"), tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_names_do_not_depend_on_the_other_cells_and_are_safe() -> None:
+    assert cell_name({}) == "base"
+    odd = cell_name({"learner.steps": [1, 2], "data.source": "a/b"})
+    assert "/" not in odd and odd == cell_name({"learner.steps": [1, 2], "data.source": "a/b"})
+    assert odd != cell_name({"learner.steps": [1, 2], "data.source": "a b"})
+    assert len(cell_name({"learner.steps": list(range(300))})) < 100
+
+
+def test_it_goes_on_and_tries_failed_cells_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs()
+    monkeypatch.setattr(module, "run", runs)
+    runs.fail = {"steps=2"}
+    four = plan(grid={"learner.steps": [1, 2, 3, 4]})
+    with pytest.raises(Stopped):
+        sweep(four, tmp_path, processes=1)
+    assert runs.asked == ["steps=1", "steps=2", "steps=3"]
+    assert [row["status"] for row in table(tmp_path)] == ["done", "failed: it cannot be", "not run", "not run"]
+    assert table(tmp_path)[0]["average_accuracy_mean"] == "0.5" and table(tmp_path)[2]["average_accuracy_mean"] == ""
+    runs.fail = set()
+    assert {cell.status for cell in sweep(four, tmp_path, processes=1)} == {"done"}
+    assert runs.asked[3:] == ["steps=2", "steps=3", "steps=4"]
+
+
+def test_the_folder_alone_is_enough_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs()
+    monkeypatch.setattr(module, "run", runs)
+    file, out = tmp_path / "four.yaml", tmp_path / "a folder"
+    file.write_text(yaml.safe_dump(plan(grid={"learner.steps": [1, 2, 3, 4]}).model_dump(mode="json")))
+    stopped = CliRunner().invoke(app, ["run", str(file), "--out", str(out), "--processes", "1", "--quiet"])
+    assert stopped.exit_code == 130
+    assert f"resume with: tacit run '{out}' --resume" in " ".join(stopped.stderr.split())
+    file.unlink()
+    monkeypatch.setattr(comparison, "show", lambda *_: None)
+    for command in ("run", "sweep"):
+        found = CliRunner().invoke(app, [command, str(out), "--resume", "--processes", "1", "--quiet"])
+        assert found.exit_code == 0, found.output
+    assert runs.asked == ["steps=1", "steps=2", "steps=3", "steps=3", "steps=4"]
+    assert [row["status"] for row in table(out)] == ["done"] * 4
+    wrong = CliRunner().invoke(app, ["sweep", "quickstart", "--resume"])
+    assert wrong.exit_code == 1 and "--resume needs the folder of the sweep" in wrong.stderr
+
+
+def test_after_its_time_it_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "run", Runs())
+    cells = sweep(plan(grid={"learner.steps": [1, 2]}), tmp_path, processes=1, limit_minutes=-1)
+    assert {cell.status for cell in cells} == {"not run"}
+
+
+def test_real_cells_in_this_process(tmp_path: Path) -> None:
+    base = BASE | {"data": {"source": "digits", "scenario": "permuted", "tasks": 2, "limit": 60}, "lca": 1}
+    cells = sweep(plan(base=base, grid={"budget.epsilon": [1, 4]}), tmp_path, processes=1)
+    assert {cell.status for cell in cells} == {"done"}
+    row = table(tmp_path)[1]
+    assert row["budget.epsilon"] == "4" and 0 <= float(row["average_accuracy_mean"]) <= 1 and row["lca_paper_mean"]

@@ -1,0 +1,49 @@
+"""Every exit of the vault has a contract and fulfils it; see tests/support/exit_contracts.py and exit_properties.py."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+from support.exit_contracts import CONTRACTS, Contract
+from support.exit_properties import PROPERTIES
+from tacit.privacy import Vault
+from tacit.privacy.vault.exits.access import Exit
+from tacit.privacy.vault.vault import EXITS
+
+
+@pytest.mark.parametrize("check", PROPERTIES, ids=[check.__name__ for check in PROPERTIES])
+@pytest.mark.parametrize("contract", [pytest.param(contract, id=name) for name, contract in CONTRACTS.items()])
+def test_an_exit_fulfils_its_contract(
+    contract: Contract,
+    check: Callable[[Contract, Path, pytest.MonkeyPatch], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check(contract, tmp_path, monkeypatch)
+
+
+def test_every_exit_is_registered_bound_and_has_a_contract(vault: Vault) -> None:
+    bound = {name for name, value in vars(vault).items() if isinstance(value, Exit)}
+    assert set(EXITS) == set(CONTRACTS) == bound == set(get_type_hints(Vault))
+    assert all(type(getattr(vault, name)) is EXITS[name] for name in EXITS)
+    files = [inspect.getsourcefile(exit) for exit in EXITS.values()]
+    assert len(set(files)) == len(files), "an exit is a file"
+
+
+@pytest.mark.parametrize("exit", EXITS.values(), ids=EXITS)
+def test_an_exit_states_its_guarantee_and_documents_its_call(exit: type[Exit]) -> None:
+    module = inspect.getmodule(exit)
+    assert module is not None and "Formal guarantees" in str(module.__doc__)
+    text = str(inspect.getdoc(exit.__call__))  # type: ignore[attr-defined]
+    assert "Args:" in text and "Raises:" in text
+    for name in list(inspect.signature(exit.__call__).parameters)[1:]:  # type: ignore[attr-defined]
+        assert f"{name}:" in text, name
+
+
+@pytest.mark.parametrize("name", [name for name, contract in CONTRACTS.items() if not contract.takes_code])
+def test_an_exit_whose_contract_takes_no_user_code_takes_none(name: str) -> None:
+    hints = get_type_hints(EXITS[name].__call__)  # type: ignore[attr-defined]
+    assert not any("Callable" in str(hint) or "Module" in str(hint) for hint in hints.values())
