@@ -1,16 +1,15 @@
 """Secrets in tests come from the test's name: whatever noise a test meets, it meets again in the next run.
 
-Users' keys come from the operating system (tests/privacy/randomness/test_keys.py runs without this). Processes that a
-test starts draw theirs as users do, so nothing there may hang on a draw.
+Noise is a function of the keys and of a grant's name, so both are drawn here. Users' keys come from the operating
+system (tests/privacy/randomness/test_keys.py runs without this). Processes that a test starts draw theirs as users do,
+so no assertion may depend on their draws.
 """
 
-import hashlib
 import os
 import secrets as real
 import shutil
 import tempfile
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +18,8 @@ import pytest
 import torch
 
 from support import session_cache
+from support.named_secrets import TOLD
+from tacit.privacy.ledger import grants
 from tacit.privacy.randomness import keys
 
 pytest_plugins = ["support.fixtures"]
@@ -38,22 +39,6 @@ _SHARED = tempfile.TemporaryDirectory(prefix="tacit-tests-") if "TACIT_TEST_CACH
 if _SHARED is not None:
     os.environ["TACIT_TEST_CACHE"] = _SHARED.name
 session_cache.install(Path(os.environ["TACIT_TEST_CACHE"]))
-
-
-class Told:
-    """`secrets.token_bytes`, from a name."""
-
-    def __init__(self) -> None:
-        self.start("tests")
-
-    def start(self, name: str) -> None:
-        self.name, self.numbers = name, count()
-
-    def token_bytes(self, length: int) -> bytes:
-        return hashlib.shake_256(f"{self.name} {next(self.numbers)}".encode()).digest(length)
-
-
-TOLD = Told()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -80,3 +65,4 @@ def _secrets_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 
 
 keys.secrets = SimpleNamespace(token_bytes=TOLD.token_bytes)  # type: ignore[assignment]
+grants.uuid = SimpleNamespace(uuid4=TOLD.uuid4)  # type: ignore[attr-defined]
