@@ -3,7 +3,7 @@
     python bench/endless.py [--tasks 10000] [--every 1000] [--learner pool|naive] [--out FOLDER]
 
 A simulated stream of tiny records and few steps, through `run_endless` as `tacit run` calls it: every task is admitted,
-charged, learnt, certified, released, settled, and its old records and releases are forgotten. Milliseconds a task are
+charged, learned, certified, released, settled, and its old records and releases are forgotten. Milliseconds a task are
 split: in the ledger, in the certificate (beside the ledger), in learning (beside both), and the rest (records, release,
 accuracy on the last tasks, notes). With --out and a folder that was begun, it goes on.
 """

@@ -35,14 +35,14 @@ def measure(labels: int, tasks: int) -> None:
         for number, task in enumerate(info.tasks):
             block = admit(vault, (x[number::tasks], y[number::tasks]), info, task, learner.budget)
             learner.fit(task, block, vault)
-    learnt = time.perf_counter()
+    learned = time.perf_counter()
     learner.classifier()
     made = time.perf_counter()
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     size = sum(value.numel() * value.element_size() for value in learner.tensors().values()) / 1e6
     print(
-        f"{labels:6} labels, {tasks:3} tasks: learn {(learnt - begun) / tasks:6.2f} s a task, "
-        f"classifier {made - learnt:6.2f} s, release {size:7.1f} MB, peak {more:6.0f} MB",
+        f"{labels:6} labels, {tasks:3} tasks: learn {(learned - begun) / tasks:6.2f} s a task, "
+        f"classifier {made - learned:6.2f} s, release {size:7.1f} MB, peak {more:6.0f} MB",
         flush=True,
     )
 

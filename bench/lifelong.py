@@ -26,7 +26,7 @@ def main(tasks: int) -> None:
     info = StreamInfo.uniform("s", labels=range(LABELS), shape=(SIZE,), size=RECORDS, tasks=tasks, public=True)
     learner = LifelongDP(budget=Budget(epsilon=1.0, delta=1e-5), width=100, combine="routed")
     learner.start(info)
-    learnt: list[float] = []
+    learned: list[float] = []
     first: list[float] = []
     with Ledger.throwaway() as ledger:
         vault = Vault(ledger)
@@ -35,8 +35,8 @@ def main(tasks: int) -> None:
             begun = time.perf_counter()
             block = admit(vault, (x, y), info, task, learner.budget)
             learner.fit(task, block, vault)
-            learner.saved(block, vault)
-            learnt.append(time.perf_counter() - begun)
+            learner.on_saved(block, vault)
+            learned.append(time.perf_counter() - begun)
             learner.tasks_ = (*learner.tasks_, task)
             done = number + 1
             if done not in (10, 30, 100, 300, 1000, tasks):
@@ -47,7 +47,7 @@ def main(tasks: int) -> None:
             learner.scores(torch.from_numpy(rng.normal(size=(1000, SIZE)).astype(np.float32)))
             asked = time.perf_counter()
             stored = sum(value.numel() * value.element_size() for value in learner.tensors().values())
-            now = [statistics.median(learnt[-max(5, done // 10) :]), certified - begun, asked - certified]
+            now = [statistics.median(learned[-max(5, done // 10) :]), certified - begun, asked - certified]
             first = first or now
             said = ", ".join(
                 f"{what} {1000 * value:7.1f} ms ({value / start:4.2f})"

@@ -84,7 +84,7 @@ def test_folders_are_small() -> None:
 def test_a_file_name_occurs_once() -> None:
     """A name that several rooms use for their files says too little about what is in them."""
     names = Counter(path.name for path in FILES.values() if path.name != "__init__.py")
-    assert len([name for name, number in names.items() if number > 1]) <= 14
+    assert len([name for name, number in names.items() if number > 1]) == 0
 
 
 def test_compiled_loops_use_constants_of_their_own_file() -> None:

@@ -21,7 +21,7 @@ class LearnerError(TacitError, ValueError):
     """A learner's setting is invalid, or a task was not planned."""
 
 
-class NotLearnt(LearnerError, AttributeError):
+class NotLearned(LearnerError, AttributeError):
     """An attribute of a learner does not exist before its first task, as in scikit-learn."""
 
 

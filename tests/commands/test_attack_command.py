@@ -144,7 +144,7 @@ def test_another_stream_than_that_of_the_run_is_refused(monkeypatch: pytest.Monk
     run(make_config(), tmp_path / "r", stream=make_blobs)
     other = make_blobs(0, task_id="given")
     monkeypatch.setattr("tacit.experiment.attacks.attacked.open_stream", lambda data, seed, place: other)
-    with pytest.raises(ConfigError, match="are not those that 'task-3' was learnt with"):
+    with pytest.raises(ConfigError, match="are not those that 'task-3' was learned with"):
         attack_run(tmp_path / "r", AttackSection())
 
 

@@ -185,7 +185,7 @@ def test_what_tacit_did_not_foresee_shows_no_traceback(monkeypatch: pytest.Monke
     def fails() -> None:
         raise ZeroDivisionError("patient 7")
 
-    monkeypatch.setattr("tacit.data.benchmarks.check.listing", lambda root: fails())
+    monkeypatch.setattr("tacit.data.benchmarks.file_check.listing", lambda root: fails())
     monkeypatch.delenv(console.TRACEBACK, raising=False)
     result = tacit("data", "list", code=console.UNEXPECTED)
     assert "ZeroDivisionError" in result.output and "patient 7" not in result.output

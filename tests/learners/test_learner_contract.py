@@ -54,13 +54,15 @@ def make(name: str, **settings: Any) -> Learner:
 
 def learn(learner: Learner, vault: Any, number: int) -> Release:
     task = learner.stream_.tasks[number]
-    block = take(vault, learner.stream_, number, records(number), learner.budget, like=learner.like(task))
+    block = take(
+        vault, learner.stream_, number, records(number), learner.budget, like=learner.representative_plan(task)
+    )
     with vault.until_saved():
         return learner.learn(task, block, vault)
 
 
 @cache
-def learnt(name: str) -> tuple[Learner, Any, tuple[Release, ...]]:
+def learned(name: str) -> tuple[Learner, Any, tuple[Release, ...]]:
     """Two tasks with test keys."""
     learner, vault = make(name), fixed(Path(mkdtemp()))
     learner.start(facts(2))
@@ -125,18 +127,18 @@ def test_it_refuses_before_billing(name: str, tmp_path: Path) -> None:
 def test_before_it_learns_it_says_so_as_scikit_learn_does(name: str) -> None:
     learner = make(name, stream=facts(2))
     assert not hasattr(learner, "n_features_in_") and not hasattr(learner, "certificate_")
-    with pytest.raises(NotFittedError, match="nothing is learnt yet"):
+    with pytest.raises(NotFittedError, match="nothing is learned yet"):
         learner.predict(inputs())
-    with pytest.raises(LearnerError, match="nothing is learnt yet"):
+    with pytest.raises(LearnerError, match="nothing is learned yet"):
         learner.predict_proba(inputs())
 
 
 @EVERY
 def test_blocks_are_charged_what_was_planned(name: str) -> None:
-    learner, vault, _ = learnt(name)
+    learner, vault, _ = learned(name)
     charged = [sorted(map(str, block.events)) for block in vault.ledger.statement(1).blocks if block.events]
     planned = [sorted(map(str, _stored(events))) for events in learner.charges()]
-    if not learner.private or learner.like(learner.stream_.tasks[0]) is not None:
+    if not learner.private or learner.representative_plan(learner.stream_.tasks[0]) is not None:
         assert planned == [] or not learner.private  # raw records, or plans chosen behind a filter
     else:
         assert charged and all(events in planned for events in charged)
@@ -150,7 +152,7 @@ def _stored(events: list[Any]) -> list[str]:
 
 @EVERY
 def test_a_release_restores_to_the_same_answers(name: str, tmp_path: Path) -> None:
-    learner, _, releases = learnt(name)
+    learner, _, releases = learned(name)
     releases[-1].save(tmp_path / "release")
     code = {"network": tiny} if CASES[name].get("network") is tiny else {}
     again = find(name).from_release(tmp_path / "release", **code)
@@ -160,20 +162,20 @@ def test_a_release_restores_to_the_same_answers(name: str, tmp_path: Path) -> No
 
 @EVERY
 def test_a_serialised_learner_holds_released_state_only(name: str) -> None:
-    learner, vault, releases = learnt(name)
+    learner, vault, releases = learned(name)
     state = learner.__getstate__()
     assert set(state) == {"settings", "stream", "tasks", "tensors", "certificate"}
     assert not {"ledger", "store"} & set(state["settings"]) and same(state["tensors"], releases[-1].tensors)
     learner.vault_ = vault
     again = pickle.loads(pickle.dumps(learner))
-    assert type(again) is type(learner) and not hasattr(again, "vault_") and not again.holds
+    assert type(again) is type(learner) and not hasattr(again, "vault_") and not again.has_memory
     assert torch.equal(again.scores(inputs()), learner.scores(inputs()))
     assert again.certificate_ == learner.certificate_
 
 
 @pytest.mark.parametrize("name", sorted(set(LEARNERS) - set(NOT_RESUMED)))
 def test_a_kill_inside_a_task_changes_nothing(name: str, tmp_path: Path) -> None:
-    _, _, releases = learnt(name)
+    _, _, releases = learned(name)
     vault, learner = fixed(tmp_path / "store"), make(name)
     learner.start(facts(2))
     first = learn(learner, vault, 0)

@@ -206,7 +206,7 @@ def test_more_draws_make_a_steadier_gradient() -> None:
     x, y = separable(40, 2)
     spread = []
     for draws in (1, 16):
-        with learner.public_dice(0):
+        with learner.seeded_randomness(0):
             one, other = (gradient(learner, x, y, draws=draws) for _ in range(2))
         spread.append(float((one - other).norm() / (one + other).norm()))
     assert spread[1] < 0.5 * spread[0]

@@ -123,7 +123,7 @@ def test_certified_accuracy_is_below_that_under_attack() -> None:
     found = certify(learner, x, norm="l2", votes="hard")
     for radius in (0.02, 0.1, 0.2):
         hit = attack(learner, x, y, Attack(norm="l2", radius=radius, draws=4))
-        with learner.public_dice(9):
+        with learner.seeded_randomness(9):
             empirical = float((learner.scores(hit).argmax(1) == y).float().mean())
         assert found.accuracy(y, radius) <= empirical
     assert found.accuracy(y, 0.02) > 0.5

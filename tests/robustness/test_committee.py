@@ -31,7 +31,7 @@ def noisy_network(info: StreamInfo) -> nn.Module:
     return Noisy(made, norm="l2", radius=0.2, epsilon=1.0, delta=0.05, draws=8)
 
 
-def learnt(learner: Any, info: StreamInfo, tasks: int = 2) -> Any:
+def learned(learner: Any, info: StreamInfo, tasks: int = 2) -> Any:
     """After some tasks of the small world."""
     learner.start(info)
     vault = fixed()
@@ -67,7 +67,7 @@ def test_the_largest_of_expected_scores_is_certified_as_one_network_is() -> None
     y = torch.cat([torch.from_numpy(records(n, 30, part=1)[1]) + 2 * n for n in (0, 1)])
     found = certify(learner, x, norm="l2", draws=400)
     assert found.accuracy(y, 0.05) > 0.6, "there is something to beat"
-    with learner.public_dice(5):
+    with learner.seeded_randomness(5):
         answers = sum(learner.scores(x).softmax(1) for _ in range(20)).argmax(1)  # type: ignore[union-attr]
     sure = found.radius > 0
     assert torch.equal(answers[sure], found.predicted[sure])
@@ -86,7 +86,7 @@ def test_bounds_are_those_of_every_member_together() -> None:
     assert isinstance(who, Committee) and who.rule == "largest"
     assert [member.labels.tolist() for member in who.members] == [[0, 1], [2, 3]]
     sums = []
-    with learner.public_dice(0), torch.no_grad():
+    with learner.seeded_randomness(0), torch.no_grad():
         for state, own in zip(learner.experts_, ([0, 1], [2, 3]), strict=True):
             model = learner.build()
             model.load_state_dict(dict(state), strict=False)
@@ -121,22 +121,22 @@ def test_rules_that_use_more_than_each_score_are_refused(aggregate: Any) -> None
 
 
 def test_routed_experts_are_certified_where_the_task_is_given() -> None:
-    learner = learnt(RoutedExperts(network=noisy_network, budget=ROOMY, steps=5, batch=30, noise=1.0), facts())
+    learner = learned(RoutedExperts(network=noisy_network, budget=ROOMY, steps=5, batch=30, noise=1.0), facts())
     assert "reads the record without noise; give the task at test" in str(why_not(learner))
     first, second, new = facts().tasks
     x = torch.from_numpy(records(1, 20, part=1)[0])
     found = certify(learner, x, second, norm="l2", draws=200)
-    with learner.public_dice(3):
+    with learner.seeded_randomness(3):
         mean = sum(learner.scores(x, second).softmax(1) for _ in range(30))
     sure = found.radius > 0
     assert torch.equal(mean.argmax(1)[sure], found.predicted[sure])  # type: ignore[union-attr]
     assert not torch.equal(certify(learner, x, first, norm="l2", draws=200).radius, found.radius)  # another expert
     assert why_not(learner, new) is None
-    by_scores = learnt(
+    by_scores = learned(
         RoutedExperts(network=noisy_network, budget=ROOMY, steps=2, batch=30, noise=1.0, router="scores"), facts()
     )
     assert "weighs experts by confidence" in str(why_not(by_scores))
-    one = learnt(RoutedExperts(network=noisy_network, budget=ROOMY, steps=2, batch=30, noise=1.0), facts(), tasks=1)
+    one = learned(RoutedExperts(network=noisy_network, budget=ROOMY, steps=2, batch=30, noise=1.0), facts(), tasks=1)
     assert why_not(one) is None
 
 
@@ -149,27 +149,27 @@ def pool(**settings: Any) -> Any:
 
 
 def test_the_mean_vote_of_a_pool_is_certified() -> None:
-    learner = learnt(pool(), facts())
+    learner = learned(pool(), facts())
     x = torch.from_numpy(records(1, 40, part=1)[0])
     who = committee(learner)
     assert isinstance(who, Committee) and who.rule == "mean" and len(who.members) == 2
     found = certify(learner, x, norm="l2", draws=300)
-    with learner.public_dice(3):
+    with learner.seeded_randomness(3):
         mean = sum(learner.scores(x).exp() for _ in range(40))
     sure = found.radius > 0
     assert torch.equal(mean.argmax(1)[sure], found.predicted[sure])  # type: ignore[union-attr]
     alone = [committee(learner, task) for task in facts().tasks[:2]]
     states = [one.members[0].state for one in alone if isinstance(one, Committee) and len(one.members) == 1]
     assert states[0] is learner.pool_[0] and states[1] is learner.pool_[1]
-    assert "are chosen by their confidence" in str(why_not(learnt(pool(vote="confident"), facts())))
-    gone = learnt(pool(finished=1), split_facts(3), tasks=3)
+    assert "are chosen by their confidence" in str(why_not(learned(pool(vote="confident"), facts())))
+    gone = learned(pool(finished=1), split_facts(3), tasks=3)
     assert "the learner of this task is gone" in str(why_not(gone, gone.tasks_[0])) and why_not(gone) is None
 
 
 def test_a_mean_of_networks_is_as_stable_as_each() -> None:
     """Two linear networks that look at different directions: where both turn is known, and nothing is certified
     beyond it, however many networks there are."""
-    learner = learnt(pool(), facts())
+    learner = learned(pool(), facts())
     rows = []
     for number, direction in enumerate((0, 1)):
         v = torch.zeros(6)
@@ -187,14 +187,14 @@ def test_a_mean_of_networks_is_as_stable_as_each() -> None:
 
 
 def test_centralised_networks_answer_for_their_own_task() -> None:
-    learner = learnt(Centralised(network=noisy_network, epochs=2, scope="task"), facts())
+    learner = learned(Centralised(network=noisy_network, epochs=2, scope="task"), facts())
     x = torch.from_numpy(records(0, 20, part=1)[0])
     tasks = learner.stream_.tasks
     asked = [committee(learner, task) for task in (tasks[0], tasks[1], tasks[2], None)]
     states = [one.members[0].state for one in asked if isinstance(one, Committee)]
     assert states[0] is learner.alone_[0] and states[1] is learner.alone_[1] and states[2] is states[3] is None
     assert len(certify(learner, x, tasks[0], draws=20).radius) == 20
-    assert why_not(learnt(Centralised(network=noisy_network, epochs=1), facts(), tasks=1)) is None
+    assert why_not(learned(Centralised(network=noisy_network, epochs=1), facts(), tasks=1)) is None
 
 
 def test_an_answer_of_ones_own_is_not_known() -> None:

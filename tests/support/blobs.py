@@ -52,22 +52,22 @@ def killed_at(owner: type, name: str, count: int, *, before: bool, work: Callabl
     """Do the work in a process that dies by SIGKILL at the `count`-th call of a method."""
     child = os.fork()
     if child == 0:
-        original, calls = getattr(owner, name), [0]
-
-        def deadly(*args: Any, **named: Any) -> Any:
-            calls[0] += 1
-            if before and calls[0] == count:
-                os.kill(os.getpid(), signal.SIGKILL)
-            found = original(*args, **named)
-            if calls[0] == count:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return found
-
-        setattr(owner, name, deadly)
         try:
+            original, calls = getattr(owner, name), [0]
+
+            def deadly(*args: Any, **named: Any) -> Any:
+                calls[0] += 1
+                if before and calls[0] == count:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                found = original(*args, **named)
+                if calls[0] == count:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return found
+
+            setattr(owner, name, deadly)
             work()
         finally:
-            os._exit(3)
+            os._exit(3)  # whatever happened: a child that returned would go on with the tests
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
 
 

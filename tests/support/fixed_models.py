@@ -1,4 +1,4 @@
-"""Learners around networks that are given: nothing is learnt in the vault, so they are made in a moment."""
+"""Learners around networks that are given: nothing is learned in the vault, so they are made in a moment."""
 
 import torch
 from torch import Tensor, nn

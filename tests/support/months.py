@@ -82,7 +82,7 @@ def charged(ledger: Path) -> list[tuple[int, str, str, tuple[str, ...]]]:
 
 
 def begun(folder: Path) -> tuple[Config, Path]:
-    """A private run that has learnt two months of three."""
+    """A private run that has learned two months of three."""
     declared = declare(folder)
     grow(declared, *MONTHS[:2])
     config = config_of(declared, "NaiveDPSGD", repeatable_noise=False)

@@ -130,7 +130,9 @@ def learn(
     """Some tasks of the learner's stream, in turn."""
     info, releases = learner.stream_, []
     for task in (info.tasks[number] for number in numbers):
-        block = take(vault, info, task.number, sources(task.number), learner.budget, like=learner.like(task))
+        block = take(
+            vault, info, task.number, sources(task.number), learner.budget, like=learner.representative_plan(task)
+        )
         releases.append(learner.learn(task, block, vault))
     return releases
 
@@ -143,13 +145,13 @@ def started(name: str, info: StreamInfo | None = None, **settings: Any) -> Learn
 
 @cache
 def whole_run(name: str) -> tuple[Learner, Vault, list[Release]]:
-    """Three tasks with given noise, learnt once for all tests that only look at it."""
+    """Three tasks with given noise, learned once for all tests that only look at it."""
     learner, vault = started(name, **given(name)), fixed(Path(mkdtemp()))
     return learner, vault, learn(learner, vault, [0, 1, 2])
 
 
 def accuracies(learner: Learner, numbers: Sequence[int] = (0, 1, 2)) -> list[float]:
-    """On made-up test records; also of a learner that has learnt nothing yet."""
+    """On made-up test records; also of a learner that has learned nothing yet."""
     asked = [records(n, part=1) for n in numbers]
     right = [learner.scores(torch.from_numpy(x)).argmax(1) == learner.positions(y) for x, y in asked]
     return [float(one.float().mean()) for one in right]

@@ -26,7 +26,7 @@ Root = Annotated[
 @data.command("list")
 def list_data_sets(root: Root = None, as_json: Json = False) -> None:
     """List the public data sets and the folder of each."""
-    from tacit.data.benchmarks.check import listing
+    from tacit.data.benchmarks.file_check import listing
     from tacit.data.benchmarks.named import data_folder
 
     rows = listing(root)
@@ -72,7 +72,7 @@ def check_data(
     Private values and counts are not shown, unless the owner gives --look; the exit code is then 0.
     """
     from tacit.data.benchmarks.named import NAMED
-    from tacit.experiment.owner.check import check
+    from tacit.experiment.owner.declaration_check import check
 
     if look and (as_json or source in NAMED):
         raise DataError("--look is for the owner of a private file, on a screen; omit it here")

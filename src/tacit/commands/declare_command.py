@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _check_delimiter(text: str) -> str:
-    from tacit.data.declared.values import one_delimiter
+    from tacit.data.declared.parsing import one_delimiter
 
     try:
         return cast(str, one_delimiter(text))
@@ -149,7 +149,7 @@ def _ask_decimal(default: "Decimal") -> "Decimal":
 
 def _parse_tasks(text: str | None) -> tuple[str, ...]:
     """Task names separated by commas; `1..12` and `2026-01..2026-12` are ranges."""
-    from tacit.data.declared.values import task_range
+    from tacit.data.declared.parsing import task_range
 
     parts = [part.strip() for part in (text or "").split(",") if part.strip()]
     return tuple(name for part in parts for name in task_range(part))

@@ -170,7 +170,7 @@ def _show_standing(standing: "EndlessStatus", *, as_json: bool) -> None:
         return out.print_json(data=facts, allow_nan=False)
     accuracy = "" if standing.accuracy is None else f", accuracy on the last tasks {standing.accuracy:.1%}"
     certified = "no finite ε certified" if standing.epsilon is None else f"certified ε {standing.epsilon:.3g}"
-    out.print(f"{counted(standing.learnt, 'task')} learned{accuracy}, {certified}")
+    out.print(f"{counted(standing.learned, 'task')} learned{accuracy}, {certified}")
     out.print(f"last release: {standing.release}")
     if standing.ended is None:
         out.print(f"resume with: tacit run {shlex.quote(str(standing.folder))} --resume")

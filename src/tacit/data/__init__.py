@@ -7,7 +7,7 @@ from tacit.lazy import attach
 if TYPE_CHECKING:
     from tacit.data.benchmarks.named import load
     from tacit.data.declared.declaration import Declaration
-    from tacit.data.scenarios.registry import scenario
+    from tacit.data.scenarios.scenario_registry import scenario
     from tacit.data.stream import Stream, StreamInfo, Task, TaskInfo
 
 __all__ = ["Declaration", "Stream", "StreamInfo", "Task", "TaskInfo", "load", "scenario"]

@@ -214,7 +214,7 @@ class Stream(Sequence[Task]):
 
     def _renumbered(self, tasks: Sequence[Task]) -> "Stream":
         if self.info.endless:
-            raise DataError(f"{self.info.name!r} is endless: it is learnt from its first task on, in its own order")
+            raise DataError(f"{self.info.name!r} is endless: it is learned from its first task on, in its own order")
         numbered = [replace(task, info=replace(task.info, number=number)) for number, task in enumerate(tasks)]
         return Stream(replace(self.info, tasks=tuple(task.info for task in numbered)), numbered)
 

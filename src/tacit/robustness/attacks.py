@@ -138,7 +138,7 @@ def attack(
     if not x.is_floating_point():
         raise ConfigError(f"records of {x.dtype} have no gradient; attack floating-point features")
     coins = torch.Generator().manual_seed(seed)
-    with learner.public_dice(seed):
+    with learner.seeded_randomness(seed):
         parts = zip(torch.split(x.detach(), ROWS), torch.split(y, ROWS), strict=True)
         changed = [_attacked(learner, rows, right, attack, task, coins) for rows, right in parts]
     return torch.cat(changed) if changed else x.clone()
@@ -160,7 +160,7 @@ def flat(
     learner: Learner, x: Tensor, y: Tensor, task: TaskInfo | None = None, *, draws: int = 1, seed: int = 0
 ) -> Tensor:
     """The records without a gradient, about which gradient attacks show nothing."""
-    with learner.public_dice(seed):
+    with learner.seeded_randomness(seed):
         parts = zip(torch.split(x.detach(), ROWS), torch.split(y, ROWS), strict=True)
         masks = [zero_rows(gradient(learner, rows, right, task, draws=draws)) for rows, right in parts]
     return torch.cat(masks) if masks else torch.zeros(0, dtype=torch.bool)

@@ -96,7 +96,7 @@ def certify(
         raise ConfigError(f"nothing can be certified: {found}; the learner can still be attacked")
     _check(draws, error, votes, bound)
     known_norm(norm)
-    with learner.public_dice(seed), answering(learner.model_):
+    with learner.seeded_randomness(seed), answering(learner.model_):
         parts = [_totals(member, x, learner.device, draws, votes) for member in found.members]
     expected, low, high = _together(found, parts, draws, error, votes)
     best = expected.argmax(1)

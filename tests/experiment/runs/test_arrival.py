@@ -1,6 +1,6 @@
-"""A task of private data is learnt once its rows have arrived: its folder exists, or the owner says so.
+"""A task of private data is learned once its rows have arrived: its folder exists, or the owner says so.
 
-A month that is learnt before its rows are there is charged for, and its rows can never be used.
+A month that is learned before its rows are there is charged for, and its rows can never be used.
 """
 
 from pathlib import Path
@@ -18,8 +18,8 @@ from tacit.experiment.runs.runner import run
 from tacit.privacy.vault import Grant
 
 
-def test_a_month_whose_rows_are_not_there_is_not_learnt(tmp_path: Path) -> None:
-    """The finding: `--resume --until 2026-03` before its rows exist was learnt and charged in silence."""
+def test_a_month_whose_rows_are_not_there_is_not_learned(tmp_path: Path) -> None:
+    """The finding: `--resume --until 2026-03` before its rows exist was learned and charged in silence."""
     config, folder = begun(tmp_path)
     before = everything(tmp_path)
     for call in ({"until": MONTHS[2]}, {}):
@@ -99,7 +99,7 @@ def test_where_a_task_has_its_own_folder_that_decides(tmp_path: Path) -> None:
         run(config, tmp_path / "r", ledger=tmp_path / "pets.ledger")
     assert not (tmp_path / "r").exists() and not (tmp_path / "pets.ledger").exists()
     run(config, tmp_path / "r", ledger=tmp_path / "pets.ledger", until=MONTHS[1])
-    with pytest.raises(ConfigError, match="have arrived and are learnt"):
+    with pytest.raises(ConfigError, match="have arrived and are learned"):
         run(config, tmp_path / "r", resume=True)
     pictures(tmp_path / "pets", MONTHS[2])
     assert run(config, tmp_path / "r", resume=True).left == ()

@@ -25,7 +25,7 @@ from tacit.experiment.config.loading import load, preset_names
 from tacit.experiment.progress import Event, Stop, Stopped
 from tacit.experiment.runs.endless import run_endless
 from tacit.experiment.runs.endless_folder import EndlessFolder
-from tacit.experiment.runs.horizon import EndlessLoop
+from tacit.experiment.runs.finite_and_endless import EndlessLoop
 from tacit.learners import LEARNERS, find, opened
 from tacit.learners.base.release import Release
 from tacit.learners.baselines.naive import NaiveDPSGD
@@ -157,17 +157,17 @@ def test_fifty_kills_change_nothing(tmp_path: Path) -> None:
     go_on(whole, 4)
     most = 2 * calls_of(lambda: go_on(whole, 5))
     lives(lambda: go_on(folder), 50, most)
-    learnt = lines(folder)[-1]["task"] + 2
-    assert learnt > 10, "the lives are too short"
-    found, once = go_on(folder, learnt), go_on(whole, learnt)
-    assert (found.learnt, found.accuracy) == (once.learnt, once.accuracy) == (learnt, once.accuracy)
+    learned = lines(folder)[-1]["task"] + 2
+    assert learned > 10, "the lives are too short"
+    found, once = go_on(folder, learned), go_on(whole, learned)
+    assert (found.tasks_learned, found.accuracy) == (once.tasks_learned, once.accuracy) == (learned, once.accuracy)
     assert weights(folder) == weights(whole)
     kept = [{key: value for key, value in line.items() if key != "seconds"} for line in lines(folder)]
     assert kept == [{key: value for key, value in line.items() if key != "seconds"} for line in lines(whole)]
-    assert [line["task"] for line in kept] == list(range(learnt))
+    assert [line["task"] for line in kept] == list(range(learned))
     assert len({line["epsilon"] for line in kept}) == 1
     with Ledger(folder / "private" / "throwaway.ledger", keys=KeyRing.for_tests(0)) as ledger:
-        check_books(ledger, learnt, 2.0)
+        check_books(ledger, learned, 2.0)
         killed = charges(ledger)
     with Ledger(whole / "private" / "throwaway.ledger", keys=KeyRing.for_tests(0)) as ledger:
         assert charges(ledger) == killed
@@ -181,7 +181,7 @@ MOMENTS = {
     "before the release is written": (Release, "save", 2, True),
     "before it is the last one": (EndlessFolder, "publish", 2, True),
     "before its grants are marked": (EndlessFolder, "publish", 2, False),
-    "before its records are retired": (NaiveDPSGD, "saved", 2, True),
+    "before its records are retired": (NaiveDPSGD, "on_saved", 2, True),
     "before it is noted": (EndlessFolder, "note", 2, True),
     "before it is settled": (EndlessFolder, "write_state", 2, True),
     "before old releases are deleted": (EndlessFolder, "forget", 3, True),
@@ -219,12 +219,12 @@ def test_private_records_are_charged_once_too(tmp_path: Path) -> None:
 
     again(1)
     lives(again, 12, 2 * calls_of(lambda: again(2)))
-    learnt = lines(folder)[-1]["task"] + 2
-    found = again(learnt)
+    learned = lines(folder)[-1]["task"] + 2
+    found = again(learned)
     assert found.epsilon is not None and 0 < found.epsilon <= 2.0
     assert all("seconds" not in line for line in lines(folder))  # they follow the number of records
     with Ledger(ledger) as book:
-        check_books(book, learnt, 2.0)
+        check_books(book, learned, 2.0)
 
 
 def sizes(run: EndlessLoop, folder: Path) -> dict[str, Any]:
@@ -294,7 +294,9 @@ def test_when_nothing_more_may_be_spent(tmp_path: Path) -> None:
         return run_endless(short, folder, stream=blobs(), resume=True, progress=heard.append)
 
     first = again()
-    assert first.learnt == 3 and first.ended is not None and "all learners have spent what is theirs" in first.ended
+    assert (
+        first.tasks_learned == 3 and first.ended is not None and "all learners have spent what is theirs" in first.ended
+    )
     before, state = weights(folder), (folder / "state.json").read_bytes()
     with Ledger(folder / "private" / "throwaway.ledger", keys=KeyRing.for_tests(0)) as ledger:
         check_books(ledger, 3, 2.0)
@@ -320,14 +322,14 @@ def test_it_tries_again_when_the_ledger_has_changed(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(NaiveDPSGD, "fit", refused)
     assert run_endless(config(), tmp_path, stream=blobs()).ended is not None
     monkeypatch.setattr(NaiveDPSGD, "fit", fit)
-    assert run_endless(config(), tmp_path, stream=blobs(), resume=True, tasks=4).learnt == 2
+    assert run_endless(config(), tmp_path, stream=blobs(), resume=True, tasks=4).tasks_learned == 2
     with Ledger(tmp_path / "private" / "throwaway.ledger", keys=KeyRing.for_tests(0)) as ledger:
         ledger.adopt(ledger.policy.__class__(allow_unsafe=True), by="owner", why="test")
     found = run_endless(config(), tmp_path, stream=blobs(), resume=True, tasks=4)
-    assert (found.learnt, found.ended) == (4, None)
+    assert (found.tasks_learned, found.ended) == (4, None)
 
 
-def test_nothing_is_kept_where_nothing_was_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_kept_where_nothing_was_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any) -> None:
         raise BudgetExceeded("nothing is left")
 
@@ -347,7 +349,7 @@ def test_it_stops_between_two_steps_and_goes_on(tmp_path: Path) -> None:
         run_endless(config(), tmp_path / "stopped", stream=blobs(), progress=hear, stop=stop)
     found = run_endless(config(), tmp_path / "stopped", stream=blobs(), resume=True, tasks=4)
     once = run_endless(config(), tmp_path / "once", stream=blobs(), tasks=4)
-    assert (found.learnt, found.accuracy) == (once.learnt, once.accuracy)
+    assert (found.tasks_learned, found.accuracy) == (once.tasks_learned, once.accuracy)
     assert weights(tmp_path / "stopped") == weights(tmp_path / "once")
 
 
@@ -355,7 +357,7 @@ def test_the_last_release_answers_and_learns_on(tmp_path: Path) -> None:
     found = run_endless(config(), tmp_path, stream=blobs(), tasks=11)
     x, y = blobs()(0).task(10).test()  # type: ignore[misc]
     learner = opened(found.release)
-    assert learner.learnt == 11 and len(learner.tasks_) == learner.window
+    assert learner.tasks_learned == 11 and len(learner.tasks_) == learner.window
     assert learner.score(x, y) > 0.5
     assert learner.stream_.task(11) == TaskInfo(name="task-12", number=11, labels=(0, 1), size=SIZE)
 
@@ -365,11 +367,11 @@ def test_partial_fit_goes_on_for_ever() -> None:
     learner = find("NaiveDPSGD")(stream=info, steps=2, batch=10)  # type: ignore[call-arg]
     for number in range(10):
         learner.partial_fit(*blobs()(0).task(number).records())
-    assert learner.learnt == 10 and [task.number for task in learner.tasks_] == list(range(2, 10))
+    assert learner.tasks_learned == 10 and [task.number for task in learner.tasks_] == list(range(2, 10))
 
 
 def test_learners_that_plan_ahead_refuse() -> None:
-    can = [name for name in LEARNERS if find(name).forever]
+    can = [name for name in LEARNERS if find(name).supports_endless]
     assert "NaiveDPSGD" in can
     for name in set(LEARNERS) - set(can):
         with pytest.raises(LearnerError, match=r"has no last one; use .*NaiveDPSGD"):
@@ -381,7 +383,7 @@ def test_learners_that_plan_ahead_refuse() -> None:
 def test_a_pool_at_its_end(tmp_path: Path) -> None:
     few = config(learner=POOL | {"learners": 1})
     found = run_endless(few, tmp_path, stream=blobs())
-    assert found.learnt == 3 and found.ended is not None and "may have 1 learner(s)" in found.ended
+    assert found.tasks_learned == 3 and found.ended is not None and "may have 1 learner(s)" in found.ended
     assert run_endless(few, tmp_path, stream=blobs(), resume=True) == found
     with Ledger(tmp_path / "private" / "throwaway.ledger", keys=KeyRing.for_tests(0)) as ledger:
         check_books(ledger, 3, 2.0)
@@ -389,7 +391,7 @@ def test_a_pool_at_its_end(tmp_path: Path) -> None:
     assert not list((tmp_path / "private/store/blocks").iterdir())
 
 
-def test_the_end_of_a_pool_is_known_as_soon_as_its_last_task_is_learnt(tmp_path: Path) -> None:
+def test_the_end_of_a_pool_is_known_as_soon_as_its_last_task_is_learned(tmp_path: Path) -> None:
     few = config(learner=POOL | {"learners": 1})
     found = run_endless(few, tmp_path, stream=blobs(), tasks=3)
     assert (
@@ -414,7 +416,7 @@ def test_an_erasure_that_was_interrupted_is_finished(tmp_path: Path, monkeypatch
     blocks = tmp_path / "private/store/blocks"
     assert list(blocks.iterdir())
     again = run_endless(few, tmp_path, stream=blobs(), resume=True)
-    assert again.learnt == 3 and again.ended is not None and not list(blocks.iterdir())
+    assert again.tasks_learned == 3 and again.ended is not None and not list(blocks.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -462,7 +464,7 @@ def test_digits_drift_for_ever() -> None:
 def test_the_preset_is_endless() -> None:
     found = load("hassanpour2022/endless")
     assert "hassanpour2022/endless" in preset_names() and isinstance(found, Endless)
-    assert find(found.learner.method).forever
+    assert find(found.learner.method).supports_endless
 
 
 @pytest.mark.slow

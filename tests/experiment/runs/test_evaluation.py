@@ -49,7 +49,7 @@ def test_without_a_public_test_set_it_is_charged(tmp_path: Path) -> None:
         asked = [(row["after_task"], row["on_task"]) for row in csv.DictReader(file)]
     assert asked == [("1", "1"), ("2", "1"), ("2", "2"), ("3", "1"), ("3", "2"), ("3", "3")]
     assert len(queries(tmp_path)) == 6 and {state for state, _ in queries(tmp_path)} == {"RELEASED"}
-    # Nobody pays for being learnt from and for being asked about: the stream costs its budget, not twice that.
+    # Nobody pays for being learned from and for being asked about: the stream costs its budget, not twice that.
     assert found.metrics["epsilon_certified"]["per_record"] <= 2.0
 
 
@@ -122,7 +122,7 @@ def test_the_spread_counts_noise_and_coins() -> None:
     assert found.noise == pytest.approx(drawn.std(), rel=0.02) and found.noise > 1.2 * found.plan(0).std / 200
 
 
-def test_bytes_of_pictures_are_asked_about_as_they_are_learnt_from() -> None:
+def test_bytes_of_pictures_are_asked_about_as_they_are_learned_from() -> None:
     facts = TaskInfo(name="t", number=0, labels=(0, 1), size=2)
     x = np.full((2, 1, 2, 2), 255, np.uint8)
     info = StreamInfo(name="s", shape=(1, 2, 2), tasks=(facts,), public=True)

@@ -19,7 +19,7 @@ from tacit.privacy.ledger import Head, Ledger, LedgerView
 
 
 def begin(tmp_path: Path, **changes: Any) -> tuple[Config, Path, Path]:
-    """A run of which one month is learnt: its configuration, folder and ledger."""
+    """A run of which one month is learned: its configuration, folder and ledger."""
     declared = declare(tmp_path / "data", **changes)
     grow(declared, *MONTHS)
     config = config_of(declared, "DPER", repeatable_noise=False, seeds=[0])
@@ -90,7 +90,7 @@ def test_other_data_than_the_run_began_with_is_refused(tmp_path: Path) -> None:
     other = declare(tmp_path / "other", features=["pulse", "age"])
     grow(other, *MONTHS)
     before = head(ledger)
-    with pytest.raises(ConfigError, match="are not those that '2026-01' was learnt with"):
+    with pytest.raises(ConfigError, match="are not those that '2026-01' was learned with"):
         run(config, folder, resume=True, data=other, arrived=MONTHS[1:])
     assert head(ledger).seq == before.seq
 

@@ -197,7 +197,7 @@ def test_the_unit_is_the_streams(tmp_path: Path) -> None:
         run(make_config(budget={"unit": "record"}), tmp_path / "s", stream=people)
 
 
-def test_what_is_not_learnt_in_sequence_forgets_nothing(tmp_path: Path, blobs: Blobs) -> None:
+def test_what_is_not_learned_in_sequence_forgets_nothing(tmp_path: Path, blobs: Blobs) -> None:
     found = run(make_config(learner={"method": "Joint", "steps": 5, "batch": 20}), tmp_path / "r", stream=blobs).metrics
     assert found["average_accuracy"] is not None
     assert found["forgetting"] is found["worst_forgetting"] is found["bwt"] is found["fwt"] is None

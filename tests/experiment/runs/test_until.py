@@ -88,13 +88,13 @@ def test_every_month_is_charged_once_and_certified(tmp_path: Path) -> None:
     assert json.loads((folder / "metrics.json").read_text())["tasks"] == 3
 
 
-def test_what_is_learnt_already_is_said_and_nothing_changes(tmp_path: Path) -> None:
+def test_what_is_learned_already_is_said_and_nothing_changes(tmp_path: Path) -> None:
     config, folder = begun(tmp_path)
     before = everything(tmp_path)
     for month in MONTHS[:2]:
         heard: list[Event] = []
         found: RunSummary = run(config, folder, until=month, resume=True, progress=heard.append)
-        assert [said.name for said in heard] == [f"{month} is learnt already; nothing was read, learnt or charged"]
+        assert [said.name for said in heard] == [f"{month} is learned already; nothing was read, learned or charged"]
         assert found.tasks == MONTHS[:2] and found.left == MONTHS[2:]
     assert everything(tmp_path) == before
 
@@ -155,7 +155,7 @@ def test_facts_that_were_planned_with_stay(change: dict[str, Any], tmp_path: Pat
     config, folder = begun(tmp_path)
     grow(declare(tmp_path, **change), *MONTHS)
     with pytest.raises(
-        ConfigError, match=r"declared facts of 'visits' .* are not those that '2026-02' was learnt with"
+        ConfigError, match=r"declared facts of 'visits' .* are not those that '2026-02' was learned with"
     ):
         run(config, folder, arrived=MONTHS[2:], resume=True)
 
@@ -210,13 +210,13 @@ def test_the_command_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.Monke
     assert found.exit_code == 0, found.output
     assert "1 of 3 tasks" in found.stdout and "ε certified" in found.stdout
     *_, last = found.stdout.splitlines()
-    assert last == "learnt up to 2026-01; when the data of 2026-02 are there: tacit run r --resume --arrived 2026-02"
+    assert last == "learned up to 2026-01; when the data of 2026-02 are there: tacit run r --resume --arrived 2026-02"
     grow(declared, MONTHS[1])
     again = tacit("run", "r", "--resume", "--arrived", MONTHS[1], "--json", "--quiet")
     assert again.exit_code == 0 and json.loads(again.stdout)["left"] == [MONTHS[2]]
     grow(declared, MONTHS[2])
     whole = tacit("run", "r", "--resume", "--arrived", MONTHS[2])
-    assert whole.exit_code == 0 and "3 tasks" in whole.stdout and "learnt up to" not in whole.stdout
+    assert whole.exit_code == 0 and "3 tasks" in whole.stdout and "learned up to" not in whole.stdout
     wrong = tacit("run", "quickstart", "--until", "permutation-2")
     assert wrong.exit_code == 1 and "--until permutation-2 is for a single run" in wrong.stderr
 

@@ -1,4 +1,4 @@
-"""A sweep with attacks: cells are learnt, then attacked once, and one table says what was found."""
+"""A sweep with attacks: cells are learned, then attacked once, and one table says what was found."""
 
 import csv
 import json

@@ -163,15 +163,15 @@ def test_no_trial_at_all_is_not_offered(tmp_path: Path) -> None:
         tune(config(), SPACE, tmp_path / "r", how="private", trials=4, stream=Private)
 
 
-def test_records_that_were_learnt_from_are_not_tuned_on(tmp_path: Path) -> None:
+def test_records_that_were_learned_from_are_not_tuned_on(tmp_path: Path) -> None:
     run(config(), tmp_path / "before", stream=Private, ledger=tmp_path / "data.ledger")
-    with pytest.raises(ConfigError, match="'task-1' of 'blobs' was learnt from already"):
+    with pytest.raises(ConfigError, match="'task-1' of 'blobs' was learned from already"):
         private(tmp_path)
     assert not (tmp_path / "r").exists()
 
 
 def test_trials_keep_the_records_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A learner lets go of its block when it has learnt; under an umbrella the next trial still reads it."""
+    """A learner lets go of its block when it has learned; under an umbrella the next trial still reads it."""
     calls: list[int] = []
     inside = NaiveDPSGD.fit
 

@@ -107,7 +107,7 @@ def test_certificates_and_metrics_of_the_run_say_how(tmp_path: Path) -> None:
     assert plain.metrics["tuned"] is None and Certificate.load(plain.certificate).tuning == "none"
 
 
-def test_on_held_tasks_that_are_not_learnt_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_held_tasks_that_are_not_learned_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[tuple[str, ...]] = []
     real = tuner.run
 

@@ -34,7 +34,7 @@ def adaptive(info: StreamInfo | None = None, **settings: Any) -> AdaptiveDPSGD:
 def shown(**settings: Any) -> AdaptiveDPSGD:
     """It watches public records."""
     learner = adaptive(watch_on="public", **{"batch": SIZE} | settings)
-    learner.show(*records(0, part=1))
+    learner.receive_public_records(*records(0, part=1))
     return learner
 
 
@@ -78,7 +78,7 @@ def test_the_last_segment_may_be_shorter() -> None:
 
 
 def test_the_real_accuracy_decides() -> None:
-    """Public records: of separable data that is soon learnt, against a target that nothing reaches."""
+    """Public records: of separable data that is soon learned, against a target that nothing reaches."""
     easy, hard = shown(target=0.05, noise=8.0, budget=replace(BUDGET, epsilon=50.0)), shown(target=0.999, lr=1e-6)
     for learner in (easy, hard):
         learn(learner, fixed(), [0])
@@ -95,12 +95,12 @@ def test_the_real_accuracy_decides() -> None:
 def test_nothing_is_ever_spent_beyond_the_filter(answers: list[float], k: int, tmp_path: Path) -> None:
     info = replace(facts(), tasks_per_unit=k)
     learner = adaptive(info, watch_on="public", factor=1.5, batch=30)
-    learner.show(*records(0, part=1))
+    learner.receive_public_records(*records(0, part=1))
     vault = fixed(tmp_path)
     for number in range(2):
         scripted(learner, answers)
         learn(learner, vault, [number])
-    whole = RenyiFilter.for_budget(BUDGET, like=learner.like(info.tasks[0]).event).share(k)
+    whole = RenyiFilter.for_budget(BUDGET, like=learner.representative_plan(info.tasks[0]).event).share(k)
     for block in blocks(vault, "all"):
         assert block.limits == whole.limit_units and block.orders == whole.orders
         spent = [
@@ -152,7 +152,7 @@ def test_the_certificate_says_the_filter_and_that_noise_was_chosen(tmp_path: Pat
     learner = adaptive(
         watch_on="public", noise=60.0, batch=SIZE, stream=facts(public=False), ledger=tmp_path / "ledger"
     )
-    learner.show(*records(0, part=1))
+    learner.receive_public_records(*records(0, part=1))
     learner.partial_fit(*records(0))
     certified = learner.certificate_.claims.certified
     spent = RenyiFilter(orders=(8.0,), limits=(1.0,)).cost(plan(60.0, 12).event, BUDGET.adjacency)
@@ -167,7 +167,7 @@ def test_the_certificate_says_the_filter_and_that_noise_was_chosen(tmp_path: Pat
 def test_people_who_recur_share_one_filter(tmp_path: Path) -> None:
     info = replace(facts(public=False), tasks_per_unit=2)
     learner = adaptive(info, watch_on="public", stream=info, ledger=tmp_path / "ledger")
-    learner.show(*records(0, part=1))
+    learner.receive_public_records(*records(0, part=1))
     for number in range(2):
         learner.partial_fit(*records(number))
     certified = learner.certificate_.claims.certified
@@ -240,7 +240,7 @@ def test_every_segment_has_the_noise_that_was_chosen(answers: list[float], monke
 def test_a_crash_changes_nothing(watch_on: str, step: int, tmp_path: Path) -> None:
     def begun() -> AdaptiveDPSGD:
         learner = adaptive(watch_on=watch_on, factor=1.02, target=0.9, average=0.5)
-        learner.show(*records(0, part=1))
+        learner.receive_public_records(*records(0, part=1))
         return learner
 
     def saved(learner: AdaptiveDPSGD, vault: Vault) -> dict[str, torch.Tensor]:
@@ -289,7 +289,7 @@ def of_sizes(*sizes: int) -> StreamInfo:
 def test_larger_tasks_get_a_smaller_budget() -> None:
     learner = adaptive(of_sizes(120, 240), watch_on="public", by_size=True, usual_size=120, power=2.0, batch=60)
     assert [learner.epsilon_in(task) for task in learner.stream_.tasks] == [4.0, 1.0]
-    learner.show(*records(0, part=1))
+    learner.receive_public_records(*records(0, part=1))
     vault = fixed()
     for number, size in enumerate((120, 240)):
         scripted(learner, [0.0] * 3)
@@ -300,7 +300,7 @@ def test_larger_tasks_get_a_smaller_budget() -> None:
     for task, block in zip(
         learner.stream_.tasks, blocks(vault, "all"), strict=False
     ):  # the ledger's filter is not smaller
-        assert block.limits == RenyiFilter.for_budget(BUDGET, like=learner.like(task).event).limit_units
+        assert block.limits == RenyiFilter.for_budget(BUDGET, like=learner.representative_plan(task).event).limit_units
     assert (
         adaptive(of_sizes(120, 240), by_size=True).epsilon_in(TaskInfo(name="t", number=1, labels=(0,), size=480))
         == 1.0
@@ -352,7 +352,7 @@ def test_what_is_left_of_an_open_block_is_what_the_gate_admits(tmp_path: Path) -
     with Ledger(tmp_path / "ledger") as ledger:
         vault = Vault(ledger)
         learner = shown()
-        block = take(vault, learner.stream_, 0, records(0), BUDGET, like=learner.like(facts().tasks[0]))
+        block = take(vault, learner.stream_, 0, records(0), BUDGET, like=learner.representative_plan(facts().tasks[0]))
         whole = vault.left(block)
         assert whole.epsilon(BUDGET.delta) == pytest.approx(4.0, rel=1e-3)
         noise = whole.least_noise(lambda noise: plan(noise, 5).event, BUDGET.adjacency)

@@ -64,10 +64,10 @@ def metered(info: StreamInfo | None = None, **settings: Any) -> MeteredGD:
 
 
 def one_task(learner: MeteredGD, vault: Vault, number: int, sources: Callable[[int], Any] = records) -> Release:
-    """Learnt, and its release kept for good."""
+    """Learned, and its release kept for good."""
     with vault.until_saved():
         (release,) = learn(learner, vault, [number], sources)
-    learner.saved(vault.find(learner.stream_.name, learner.stream_.tasks[number].name), vault)
+    learner.on_saved(vault.find(learner.stream_.name, learner.stream_.tasks[number].name), vault)
     return release
 
 
@@ -210,7 +210,7 @@ def test_they_stay_no_longer_than_was_said(tmp_path: Path) -> None:
         block = learner_block(learner, vault, number)
         with vault.until_saved():
             learner.learn(task, block, vault)
-        learner.saved(vault.find(info.name, task.name), vault)
+        learner.on_saved(vault.find(info.name, task.name), vault)
         assert sorted(learner.memory_.blocks) == list(range(max(0, number - 1), number + 1))
         assert len([file for file in (tmp_path / "blocks").iterdir() if file.name.count(".") == 1]) <= 2
     assert alive(vault) == {("task-4", "memory"), ("task-5", "memory")}

@@ -1,4 +1,4 @@
-"""Callbacks hear of every task and step, receive public values only, and change nothing that is learnt."""
+"""Callbacks hear of every task and step, receive public values only, and change nothing that is learned."""
 
 import random
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_a_callback_hears_of_every_task_and_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["NaiveDPSGD", "AGEM"])
-def test_a_callback_cannot_change_what_is_learnt(method: str) -> None:
+def test_a_callback_cannot_change_what_is_learned(method: str) -> None:
     settings: dict[str, Any] = {"network": dropped} if method == "AGEM" else {}
     ends = []
     for callback in (Callback(), Callbacks([Heard(), Heard()])):

@@ -68,7 +68,7 @@ def test_a_claim_stands_beside_the_certified_bound(name: str) -> None:
         assert claims == () and learner.claimed() is None
 
 
-def test_a_claim_is_about_the_tasks_learnt_so_far() -> None:
+def test_a_claim_is_about_the_tasks_learned_so_far() -> None:
     learner, vault = started("DPAGEM average", **given("DPAGEM average")), fixed()
     totals = []
     for number in range(3):

@@ -55,15 +55,15 @@ def test_a_clone_shares_the_open_ledger(tmp_path: Path) -> None:
     assert twin.ledger is ledger
 
 
-def test_a_clone_has_learnt_nothing() -> None:
+def test_a_clone_has_learned_nothing() -> None:
     learner = make("NaiveDPSGD", **given("NaiveDPSGD"), stream=facts())
     learner.partial_fit(*records(0))
-    with pytest.raises(LearnerError, match="nothing is learnt yet; call partial_fit first"):
+    with pytest.raises(LearnerError, match="nothing is learned yet; call partial_fit first"):
         clone(learner).predict_proba(records(0)[0])
 
 
-def test_predict_too_says_that_nothing_is_learnt() -> None:
-    with pytest.raises(LearnerError, match="nothing is learnt yet; call partial_fit first"):
+def test_predict_too_says_that_nothing_is_learned() -> None:
+    with pytest.raises(LearnerError, match="nothing is learned yet; call partial_fit first"):
         make("NaiveDPSGD", stream=facts()).predict(records(0)[0])
 
 
@@ -80,7 +80,7 @@ def test_partial_fit_is_one_task(name: str) -> None:
     assert learner.score(x, y) == np.mean(learner.predict(x) == y)
     assert learner.classes_.tolist() == [0, 1]
     assert (learner.certificate_.epsilon is None) == (name == "AGEM")
-    with pytest.raises(LearnerError, match="all 3 planned tasks are learnt; plan more of them in StreamInfo"):
+    with pytest.raises(LearnerError, match="all 3 planned tasks are learned; plan more of them in StreamInfo"):
         learner.partial_fit(*records(0))
 
 
@@ -129,7 +129,7 @@ def test_the_ledger_remembers_what_another_learner_spent(tmp_path: Path) -> None
             learner = make("NaiveDPSGD", stream=facts(public=False), ledger=ledger, seed=seed)
             if refused:
                 before = ledger.head
-                with pytest.raises(LearnerError, match=r"learnt from already.*NaiveDPSGD\.from_release\(folder"):
+                with pytest.raises(LearnerError, match=r"learned from already.*NaiveDPSGD\.from_release\(folder"):
                     learner.partial_fit(*records(0))
                 assert ledger.head == before
             else:

@@ -43,7 +43,9 @@ def test_fit_is_refused_with_the_way_out(method: str) -> None:
 def test_the_certificate_is_asked_for_too_early() -> None:
     learner = CosineClassifier(stream=facts(2), budget=Budget(epsilon=50.0, delta=1e-5))
     assert not hasattr(learner, "certificate_")
-    with pytest.raises(LearnerError, match="nothing is learnt yet, so there is no certificate; call partial_fit first"):
+    with pytest.raises(
+        LearnerError, match="nothing is learned yet, so there is no certificate; call partial_fit first"
+    ):
         _ = learner.certificate_
     with pytest.raises(AttributeError):
         _ = learner.certificate_
@@ -74,4 +76,4 @@ def test_the_certificate_says_what_lifelong_keeps() -> None:
 
 
 def test_the_learners_named_for_endless_streams_are_those_that_can_learn_them() -> None:
-    assert list(ENDLESS) == [name for name in LEARNERS if find(name).forever]
+    assert list(ENDLESS) == [name for name in LEARNERS if find(name).supports_endless]

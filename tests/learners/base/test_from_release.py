@@ -52,7 +52,7 @@ def test_the_next_month_in_another_process(name: str, tmp_path: Path) -> None:
     third.partial_fit(*records(2))
     if name != "Joint":  # it has read nothing before its last task
         assert later.certificate_.epsilon == pytest.approx(first.certificate_.epsilon, rel=0.05)  # one task a record
-    with pytest.raises(LearnerError, match="all 3 planned tasks are learnt"):
+    with pytest.raises(LearnerError, match="all 3 planned tasks are learned"):
         third.partial_fit(*records(0))
 
 
@@ -116,13 +116,13 @@ def test_another_ledger_is_refused_and_left_empty(tmp_path: Path) -> None:
     month("moments", tmp_path)
     with Ledger(tmp_path / "other") as other:
         with pytest.raises(
-            LearnerError, match="knows nothing of task 'task-1' of 'blobs', which the release has learnt"
+            LearnerError, match="knows nothing of task 'task-1' of 'blobs', which the release has learned"
         ):
             MomentsClassifier.from_release(tmp_path / "task-1", ledger=other)
         assert not other.streams()
 
 
-def test_a_month_that_was_learnt_is_not_learnt_again(tmp_path: Path) -> None:
+def test_a_month_that_was_learned_is_not_learned_again(tmp_path: Path) -> None:
     """Also from an older release, by the same records or by new ones."""
     month("moments", tmp_path)
     MomentsClassifier.from_release(tmp_path / "task-1", ledger=tmp_path / "ledger").partial_fit(*records(1))
@@ -130,7 +130,7 @@ def test_a_month_that_was_learnt_is_not_learnt_again(tmp_path: Path) -> None:
         before = ledger.head
         old = MomentsClassifier.from_release(tmp_path / "task-1", ledger=ledger)
         with pytest.raises(
-            LearnerError, match=r"task 'task-2' of 'blobs' was learnt from already.*MomentsClassifier\."
+            LearnerError, match=r"task 'task-2' of 'blobs' was learned from already.*MomentsClassifier\."
         ):
             old.partial_fit(*records(2))
         assert ledger.head == before
@@ -158,8 +158,8 @@ def test_a_release_of_another_method_is_named(tmp_path: Path) -> None:
         Joint.from_release(tmp_path / "task-1")
 
 
-def test_nothing_learnt_is_nothing_to_save(tmp_path: Path) -> None:
-    with pytest.raises(LearnerError, match="nothing is learnt yet"):
+def test_nothing_learned_is_nothing_to_save(tmp_path: Path) -> None:
+    with pytest.raises(LearnerError, match="nothing is learned yet"):
         make("moments", stream=facts()).save(tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -78,7 +78,7 @@ def test_a_given_task_masks_the_scores(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "task_id"), [("NaiveDPSGD", "given"), ("experts", "given"), ("experts", "hidden")])
-def test_splits_are_learnt(name: str, task_id: str) -> None:
+def test_splits_are_learned(name: str, task_id: str) -> None:
     info = split_facts(task_id=task_id)
     learner = started(name, info)
     learn(learner, fixed(), [0, 1, 2], of_split)
@@ -87,7 +87,7 @@ def test_splits_are_learnt(name: str, task_id: str) -> None:
         assert learner.score(x, y, task if task_id == "given" else None) > 0.9
 
 
-def test_a_task_that_is_not_learnt_yet_is_answered_from_its_labels() -> None:
+def test_a_task_that_is_not_learned_yet_is_answered_from_its_labels() -> None:
     info = split_facts(task_id="given")
     learner = started("experts", info, **given("experts"))
     learn(learner, fixed(), [0], of_split)

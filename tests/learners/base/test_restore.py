@@ -112,14 +112,14 @@ def test_the_release_of_another_method_is_refused(name: str, other: str) -> None
         learner.restore(whole_run(other)[2][0].tensors, learner.stream_.tasks[:1])
 
 
-def test_low_rank_experts_can_be_restored_where_they_learnt() -> None:
+def test_low_rank_experts_can_be_restored_where_they_learned() -> None:
     learner = started("low-rank experts", facts(), **given("low-rank experts"))
     releases = learn(learner, fixed(), [0, 1])
     learner.restore(releases[0].tensors, releases[0].tasks)
     assert same(learner.tensors(), releases[0].tensors)
 
 
-def test_whole_experts_can_be_restored_where_they_learnt() -> None:
+def test_whole_experts_can_be_restored_where_they_learned() -> None:
     learner = started("experts", facts(), **given("experts"))
     releases = learn(learner, fixed(), [0, 1])
     learner.restore(releases[0].tensors, releases[0].tasks)

@@ -90,7 +90,7 @@ def test_it_certifies_nothing_and_is_refused_on_private_data(tmp_path: Path) -> 
     assert not list((tmp_path / "store").rglob("*.safetensors"))
 
 
-def test_a_task_without_records_is_learnt() -> None:
+def test_a_task_without_records_is_learned() -> None:
     learner = started()
     learn(learner, fixed(), [0, 1], lambda number: nothing() if number == 0 else records(number))
     assert accuracies(learner, [1])[0] > 0.95

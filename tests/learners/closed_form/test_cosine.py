@@ -85,7 +85,7 @@ def test_answers_are_the_smallest_angles() -> None:
 def test_labels_that_were_not_seen_are_not_answered() -> None:
     learner, vault = cosine(), fixed()
     x = torch.from_numpy(records(2, part=1)[0])
-    assert torch.equal(learner.scores(x), torch.zeros(120, 6))  # nothing learnt: all alike
+    assert torch.equal(learner.scores(x), torch.zeros(120, 6))  # nothing learned: all alike
     for number in range(3):
         learn(learner, vault, [number], own)
         scores = learner.scores(x)
@@ -100,7 +100,7 @@ def test_a_known_task_leaves_its_own_labels() -> None:
     x = torch.from_numpy(records(0, part=1)[0])
     given = learner.scores(x, learner.stream_.tasks[1])
     assert torch.equal(torch.isfinite(given), torch.tensor([False, False, True, True, False, False]).expand(120, 6))
-    later = learner.scores(x, learner.stream_.tasks[2])  # not learnt: no preference among its labels
+    later = learner.scores(x, learner.stream_.tasks[2])  # not learned: no preference among its labels
     assert (later[:, 4:] == 0).all() and (later[:, :4] == -torch.inf).all()
 
 

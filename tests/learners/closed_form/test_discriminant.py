@@ -7,7 +7,7 @@ from torch import Tensor
 from tacit.learners.closed_form import discriminant as module
 from tacit.learners.closed_form.class_means import Means
 from tacit.learners.closed_form.discriminant import discriminant
-from tacit.learners.closed_form.second_moment import Moment, symmetric
+from tacit.learners.closed_form.noisy_moment import Moment, symmetric
 
 LABELS, WIDTH, EACH = 8, 40, 400
 

@@ -250,7 +250,7 @@ def test_a_release_can_be_saved_whatever_is_kept(keep: str, tmp_path: Path) -> N
     assert same(Release.load(tmp_path).tensors, learner.tensors())
 
 
-def test_labels_that_were_learnt_privately_are_answered_for_alone() -> None:
+def test_labels_that_were_learned_privately_are_answered_for_alone() -> None:
     """The first task's set turned out smaller than planned: one label of two."""
     info = facts(2)
     learner, vault = LifelongDP(budget=AMPLE, width=40), fixed()
@@ -368,7 +368,7 @@ def test_a_spectrum_does_not_change_when_the_window_moves() -> None:
     assert spectrum.edges == [0, 1, 2, 3, 4, 5, 6, 8, 10] and spectrum(x).shape == (4, spectrum.size) == (4, 3 + 4 * 8)
 
 
-def test_windows_are_learnt_through_their_spectrum() -> None:
+def test_windows_are_learned_through_their_spectrum() -> None:
     """Two frequencies at random phases: no linear function of the window tells them apart, its spectrum does."""
     rng = np.random.default_rng(0)
 

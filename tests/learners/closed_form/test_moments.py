@@ -131,7 +131,7 @@ def test_wrong_settings_and_wrong_releases_are_refused() -> None:
         other.restore(one.tensors(), split_facts().tasks[:1])
 
 
-def test_nothing_learnt_answers_all_alike() -> None:
+def test_nothing_learned_answers_all_alike() -> None:
     learner = MomentsClassifier()
     learner.start(stream())
     assert learner.scores(torch.randn(3, WIDTH)).abs().sum() == 0

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from tacit.learners.closed_form import ridge
+from tacit.learners.closed_form.noisy_moment import Moment, packed, symmetric, unpacked
 from tacit.learners.closed_form.ridge import Objective, minimum
 from tacit.learners.closed_form.routing import Router
-from tacit.learners.closed_form.second_moment import Moment, packed, symmetric, unpacked
 
 WIDTH, LABELS = 30, 4
 

@@ -12,7 +12,7 @@ from support import made_up
 from support.small_world import facts, fixed, learn, of_people, person_facts, same
 from tacit import Budget, CosineClassifier, MomentsClassifier, StreamInfo
 from tacit.errors import LearnerError
-from tacit.learners.base.features import Spread, Standard
+from tacit.learners.base.frozen_features import Spread, Standard
 from tacit.privacy.accounting import epsilon, events
 from tacit.privacy.accounting.budget import Unit
 
@@ -67,7 +67,7 @@ def test_all_readings_together_cost_the_budget(kind: Any, times: int) -> None:
 
 
 def test_what_leaves_has_the_noise_of_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No record: the sum is noise alone, and what is learnt of it is finite."""
+    """No record: the sum is noise alone, and what is learned of it is finite."""
     seen = []
     honest = Standard.learn
     monkeypatch.setattr(Standard, "learn", lambda self, sums, std: (seen.append(sums.clone()), honest(self, sums, std)))

@@ -132,7 +132,7 @@ def test_a_known_task_is_answered_by_its_own_model() -> None:
     scores = learner.scores(inputs(0), first)
     assert torch.equal(scores[:, :2], learner.outputs(inputs(0), learner.experts_[0])[:, :2])
     assert (scores[:, 2:] == -torch.inf).all()
-    unknown = learner.scores(inputs(0), later)  # not learnt: the start
+    unknown = learner.scores(inputs(0), later)  # not learned: the start
     assert torch.equal(unknown[:, 4:], learner.outputs(inputs(0), learner.start_)[:, 4:])
 
 
@@ -345,6 +345,6 @@ def test_many_rows_go_through_a_backbone_in_parts(monkeypatch: pytest.MonkeyPatc
     learn(learner, fixed(), [0], digits)
     x = torch.rand(600, *SHAPE, generator=torch.Generator().manual_seed(0))
     together = learner.scores(x)
-    monkeypatch.setattr("tacit.learners.base.features.ROWS", 7)
+    monkeypatch.setattr("tacit.learners.base.frozen_features.ROWS", 7)
     assert torch.allclose(learner.scores(x), together, atol=1e-5)
     assert learner.scores(x[:0]).shape == (0, 4)

@@ -80,7 +80,7 @@ def test_a_known_task_is_answered_by_its_own_expert() -> None:
 def test_scores_are_log_probabilities() -> None:
     learner = experts(**given("experts"))
     before = learner.scores(inputs(0))
-    assert before.shape == (120, 2) and torch.isfinite(before).all()  # nothing learnt: the initial network
+    assert before.shape == (120, 2) and torch.isfinite(before).all()  # nothing learned: the initial network
     learn(learner, fixed(), [0, 1])
     assert torch.allclose(learner.scores(inputs(2)).exp().sum(1), torch.ones(120), atol=1e-5)
     assert np.allclose(learner.predict_proba(inputs(2)), learner.scores(inputs(2)).exp(), atol=1e-6)

@@ -139,7 +139,7 @@ def test_no_learner_exceeds_its_budget_and_none_stops_too_soon(early: bool) -> N
 
 
 def test_a_first_task_that_exceeds_the_learners_budget_is_a_sentence() -> None:
-    with pytest.raises(PlanError, match=r"learner_budget = 0.1 is spent before a learner has learnt one task: task 1"):
+    with pytest.raises(PlanError, match=r"learner_budget = 0.1 is spent before a learner has learned one task: task 1"):
         rota_by_budget(17, partial(steps, 2.0), 0.1, 1e-5)
     with pytest.raises(PlanError, match="larger one, more noise or fewer steps"):
         pool(learner_budget=0.01)
@@ -219,7 +219,7 @@ def test_the_certificate_has_the_claim_beside_what_holds(tmp_path: Path) -> None
 
 def test_a_known_task_is_answered_by_its_learner_and_else_they_vote() -> None:
     made = pool(tasks_per_learner=2)
-    assert torch.equal(made.scores(torch.zeros(2, 6)), made.logits(torch.zeros(2, 6)))  # nothing is learnt yet
+    assert torch.equal(made.scores(torch.zeros(2, 6)), made.logits(torch.zeros(2, 6)))  # nothing is learned yet
     learn(made, fixed(), range(5))
     tasks, x = made.stream_.tasks, torch.from_numpy(records(1, part=1)[0])
     assert [made.answers_for(task) for task in tasks] == [0, 0, 1, 1, 2]
@@ -322,13 +322,13 @@ def test_an_endless_pool_stays_as_large_as_it_is(tmp_path: Path) -> None:
         assert task is not None
         block = admit(vault, records(number % 2), info, task, made.budget)
         release = made.learn(task, block, vault)
-        made.saved(block, vault)
+        made.on_saved(block, vault)
         sizes.append((len(release.tensors), len(made.memory_.blocks), len(made.groups())))
-    assert sizes[6:9] == sizes[9:12] and made.learnt == 12 and sorted(made.pool_) == [2, 3, 4]
+    assert sizes[6:9] == sizes[9:12] and made.tasks_learned == 12 and sorted(made.pool_) == [2, 3, 4]
     assert uncommitted_of_retired(vault) == Counter()
     again = pool(info, tasks_per_learner=3, early_start=True, stay=1, finished=1)
     again.restore(release.tensors, release.tasks, vault)
-    assert again.learnt == 12 and made.claims() == again.claims()
+    assert again.tasks_learned == 12 and made.claims() == again.claims()
 
 
 def uncommitted_of_retired(vault: Vault) -> Counter[int]:
@@ -391,8 +391,8 @@ def held(
 def test_new_learners_begin_on_public_held_tasks() -> None:
     def after(**settings: Any) -> dict[str, torch.Tensor]:
         made, vault = pool(facts(3), tasks_per_learner=2, **settings), fixed()
-        if made.wants_held:
-            made.held(held(vault), vault)
+        if made.held_out_access:
+            made.receive_held_out(held(vault), vault)
         learn(made, vault, range(3))
         return made.tensors()
 
@@ -406,7 +406,7 @@ def test_the_certificate_is_untouched_by_public_held_tasks() -> None:
     for vault, how in zip(vaults, (None, "public"), strict=True):
         made = pool(facts(3), tasks_per_learner=2, fine_tune=how)
         if how:
-            made.held(held(vault), vault)
+            made.receive_held_out(held(vault), vault)
         learn(made, vault, range(3))
     one, other = (issue(vault.ledger, vault.find("blobs", "task-1"), method="x") for vault in vaults)
     assert one.epsilon is not None and one.claims.certified == other.claims.certified
@@ -426,7 +426,7 @@ def test_charged_passes_over_held_tasks_are_committed_for_all_learners(tmp_path:
     with Ledger(tmp_path / "ledger") as ledger:
         vault = Vault(ledger, tmp_path / "store")
         blocks = held(vault, public=False, budget=budget)
-        made.held(blocks, vault)
+        made.receive_held_out(blocks, vault)
         stream = blocks[0].stream_id
         assert [len(one.events) for one in ledger.statement(stream).blocks] == [3, 3]
         learn(made, vault, range(5))
@@ -446,11 +446,11 @@ def test_charged_passes_over_held_tasks_are_committed_for_all_learners(tmp_path:
 
 
 def test_held_tasks_of_other_labels_stand_in_for_those_of_the_stream() -> None:
-    """Labels 10 and 11, of no task, are learnt in the places of the first task's, 12 and 13 in the second's."""
+    """Labels 10 and 11, of no task, are learned in the places of the first task's, 12 and 13 in the second's."""
     made = pool(split_facts(), tasks_per_learner=2, fine_tune="public", fine_tune_epochs=20, fine_tune_lr=0.5)
     vault = fixed()
     blocks = [*held(vault, (0,), first=10), *held(vault, (1,), first=12)]
-    made.held(blocks, vault)
+    made.receive_held_out(blocks, vault)
     made.initial_.begin(0, made.stream_.tasks[0], vault)
     for number in (0, 1):
         x, y = records(number, part=1)
@@ -461,14 +461,14 @@ def test_held_tasks_of_other_labels_stand_in_for_those_of_the_stream() -> None:
 def test_what_is_held_is_refused_where_it_cannot_be_read() -> None:
     vault = fixed()
     with pytest.raises(LearnerError, match="set fine_tune to 'public' or 'charged'"):
-        pool().held(held(vault), vault)
+        pool().receive_held_out(held(vault), vault)
     with pytest.raises(LearnerError, match=r"new learners .* begin on held-out tasks, which are missing"):
         learn(pool(fine_tune="public"), fixed(), [0])
     with pytest.raises(LearnerError, match="there is no held task to begin on"):
-        pool(fine_tune="public").held([], vault)
+        pool(fine_tune="public").receive_held_out([], vault)
     private = [replace(block, public=False) for block in held(vault)]
     with pytest.raises(LearnerError, match="is not declared public; use fine_tune='charged'"):
-        pool(fine_tune="public").held(private, vault)
+        pool(fine_tune="public").receive_held_out(private, vault)
     for tasks in (1, 2):  # in one task of the stream, and in a held one too
         people = replace(person_facts(), tasks_per_unit=tasks)
         with pytest.raises(LearnerError, match="would pay in both streams"):

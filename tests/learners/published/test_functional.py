@@ -38,12 +38,12 @@ def make(method: str = "L2DPML", info: StreamInfo | None = None, **settings: Any
 
 
 def perturbed(learner: Functional, n: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
-    """Records as the learner has them once it learnt a task."""
+    """Records as the learner has them once it learned a task."""
     return learner.kept_[0][0][:n], learner.kept_[0][1][:n]
 
 
 @pytest.fixture(scope="module")
-def learnt() -> Functional:
+def learned() -> Functional:
     learner = make(double=True)
     learn(learner, fixed(), [0])
     return learner
@@ -67,11 +67,11 @@ def test_the_classifiers_objective_is_the_true_taylor_expansion() -> None:
             assert ours == pytest.approx(true, abs=2e-6) and abs(math.log(2) + printed - true) > 1e-3
 
 
-def test_the_classifiers_gradient_is_that_of_the_objective(learnt: Functional) -> None:
+def test_the_classifiers_gradient_is_that_of_the_objective(learned: Functional) -> None:
     """By finite differences of L̄ in every parameter of θ₂; χ₃/λ once on every W_k."""
-    x, y = perturbed(learnt)
-    model, size = learnt.stacked, 40
-    h = model.hidden(x).detach() + learnt.chi_["hidden"] / size
+    x, y = perturbed(learned)
+    model, size = learned.stacked, 40
+    h = model.hidden(x).detach() + learned.chi_["hidden"] / size
     onehot = nn.functional.one_hot(y, 2).double()
 
     def objective() -> float:
@@ -79,8 +79,8 @@ def test_the_classifiers_gradient_is_that_of_the_objective(learnt: Functional) -
             z = model.classify(h)
             return float(((0.5 - onehot) * z + z**2 / 8).sum() / size)
 
-    g = learnt.gradient(x, y, size)
-    g["head.weight"] = g["head.weight"] - learnt.chi_["output"] / size
+    g = learned.gradient(x, y, size)
+    g["head.weight"] = g["head.weight"] - learned.chi_["output"] / size
     for name, parameter in model.named_parameters():
         if name.startswith("encoder."):
             continue
@@ -119,20 +119,20 @@ def test_the_encoders_gradient_is_as_printed_and_knows_no_labels(variant: str) -
         assert model.encoder.decode(h).shape == x.shape and h.shape[1:] == (3, 3, 3)
 
 
-def test_eq_13_is_what_the_gradient_is_of(learnt: Functional) -> None:
-    x, _ = perturbed(learnt)
-    theta = learnt.stacked.encoder.weight.detach().clone().requires_grad_()
-    h = (learnt.stacked.hidden(x) + learnt.chi_["hidden"] / 40).detach()
+def test_eq_13_is_what_the_gradient_is_of(learned: Functional) -> None:
+    x, _ = perturbed(learned)
+    theta = learned.stacked.encoder.weight.detach().clone().requires_grad_()
+    h = (learned.stacked.hidden(x) + learned.chi_["hidden"] / 40).detach()
     printed = (0.5 * (h @ theta.T).sum(1) - (x * (h @ theta.T)).sum(1)).sum() / 40  # Σ_s ½θ_1s h̄ − x̄x̃
     (wanted,) = torch.autograd.grad(printed, theta)
-    assert torch.allclose(learnt.gradient(*perturbed(learnt), 40)["encoder.weight"], wanted)
+    assert torch.allclose(learned.gradient(*perturbed(learned), 40)["encoder.weight"], wanted)
 
 
-def test_the_noise_of_the_output_layer_is_shared_by_classes(learnt: Functional) -> None:
-    x, y = perturbed(learnt)
-    before = learnt.gradient(x, y, 40)["head.weight"]
-    chi, learnt.chi_ = learnt.chi_, learnt.chi_ | {"output": torch.zeros(8, dtype=torch.float64)}
-    without, learnt.chi_ = learnt.gradient(x, y, 40)["head.weight"], chi
+def test_the_noise_of_the_output_layer_is_shared_by_classes(learned: Functional) -> None:
+    x, y = perturbed(learned)
+    before = learned.gradient(x, y, 40)["head.weight"]
+    chi, learned.chi_ = learned.chi_, learned.chi_ | {"output": torch.zeros(8, dtype=torch.float64)}
+    without, learned.chi_ = learned.gradient(x, y, 40)["head.weight"], chi
     assert torch.allclose(before - without, (chi["output"] / 40).expand(2, 8))
     assert torch.allclose(before[0] - before[1], without[0] - without[1])
 

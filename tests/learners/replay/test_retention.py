@@ -37,10 +37,10 @@ def begin(name: str = "DPCL union", **settings: Any) -> Any:
 
 
 def one_task(learner: Any, vault: Vault, number: int) -> Release:
-    """Learnt, and its release kept for good."""
+    """Learned, and its release kept for good."""
     with vault.until_saved():
         (release,) = learn(learner, vault, [number])
-    learner.saved(vault.find(learner.stream_.name, learner.stream_.tasks[number].name), vault)
+    learner.on_saved(vault.find(learner.stream_.name, learner.stream_.tasks[number].name), vault)
     return release
 
 
@@ -85,9 +85,9 @@ def test_nothing_goes_before_the_release_is_kept(tmp_path: Path) -> None:
     one_task(learner, vault, 0)
     learn(learner, vault, [1])
     assert ("task-1", "memory") in alive(vault) and files(tmp_path) == 2
-    learner.saved(vault.find("blobs", "task-2"), vault)
+    learner.on_saved(vault.find("blobs", "task-2"), vault)
     assert alive(vault) == {("task-2", "memory")} and files(tmp_path) == 1
-    learner.saved(vault.find("blobs", "task-2"), vault)  # once more: nothing happens
+    learner.on_saved(vault.find("blobs", "task-2"), vault)  # once more: nothing happens
     assert alive(vault) == {("task-2", "memory")}
 
 
@@ -125,13 +125,13 @@ def test_a_later_process_holds_what_is_still_to_be_read_and_retires_the_rest(tmp
     again.restore(release.tensors, release.tasks, later)
     held = {(block, part) for block, parts in again.memory_.blocks.items() for part in parts}
     assert held == {(0, 2), (1, 1), (1, 2)}
-    again.saved(later.find("blobs", "task-2"), later)
+    again.on_saved(later.find("blobs", "task-2"), later)
     assert ("task-1", "memory/1") not in alive(later) and files(tmp_path) == 3
     one_task(again, later, 2)
     assert uncommitted(later).total() == 3  # what the last task will read: a part of task 2 and both of task 3
 
 
-def test_when_all_is_learnt_nothing_is_held_again(tmp_path: Path) -> None:
+def test_when_all_is_learned_nothing_is_held_again(tmp_path: Path) -> None:
     vault, learner = fixed(tmp_path), begin(**THIN)
     release = [one_task(learner, vault, number) for number in range(TASKS)][-1]
     again = begin(**THIN)
@@ -162,7 +162,7 @@ def forever(learner: Any, vault: Vault, numbers: range) -> None:
         task = learner.stream_.task(number)
         with vault.until_saved():
             learner.learn(task, admit(vault, records(number), learner.stream_, task, learner.budget), vault)
-        learner.saved(vault.find(learner.stream_.name, task.name), vault)
+        learner.on_saved(vault.find(learner.stream_.name, task.name), vault)
 
 
 @pytest.mark.parametrize("name", ["DPCL union", "DPAGEM average", "DPAGEM each"])

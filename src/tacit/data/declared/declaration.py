@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from tacit.data.declared import values
+from tacit.data.declared import parsing
 from tacit.data.stream import Label, Protected, StreamInfo, TaskId, TaskInfo
 from tacit.errors import DataError
 from tacit.words import nearest
@@ -22,7 +22,7 @@ Count = Annotated[int, Field(ge=1, strict=True)]
 Text = Annotated[str, Field(min_length=1)]
 Decimal = Literal[".", ","]
 Encoding = Literal["utf-8", "latin-1", "cp1252"]
-Labels = Annotated[tuple[Label, ...], BeforeValidator(values.label_list)]
+Labels = Annotated[tuple[Label, ...], BeforeValidator(parsing.label_list)]
 
 
 class _Part(BaseModel):
@@ -37,7 +37,7 @@ class Files(_Part):
     train: Text
     test: Text | None = None
     """A public file, not the private one. None: accuracy is a charged query."""
-    delimiter: Annotated[str, BeforeValidator(values.one_delimiter)] = ","
+    delimiter: Annotated[str, BeforeValidator(parsing.one_delimiter)] = ","
     """The delimiter of a CSV file."""
     decimal: Decimal = "."
     """The decimal mark of numbers that are stored as texts; thousands separators are not read."""
@@ -56,7 +56,7 @@ class Columns(_Part):
 class TaskEntry(_Part):
     """The public facts of one task."""
 
-    name: Annotated[str, BeforeValidator(values.task_name)]
+    name: Annotated[str, BeforeValidator(parsing.task_name)]
     """As in the column of tasks."""
     size: Count
     """The nominal number of units (records or persons): expected, not counted."""
@@ -74,17 +74,17 @@ class Declaration(_Part):
     """The permanent name of the stream: the ledger keeps its budget under this name."""
     files: Files | None = None
     columns: Columns = Columns()
-    features: Annotated[Literal["others"] | tuple[str, ...], BeforeValidator(values.feature_list)] = "others"
+    features: Annotated[Literal["others"] | tuple[str, ...], BeforeValidator(parsing.feature_list)] = "others"
     """The feature columns, in order; "others": every column that is not the label, the task or the person."""
     categories: dict[str, Labels] = {}
     """The public values of text columns, which are one-hot encoded."""
-    scaling: Annotated[dict[str, tuple[float, float]] | tuple[float, float], BeforeValidator(values.limits)] = {}
+    scaling: Annotated[dict[str, tuple[float, float]] | tuple[float, float], BeforeValidator(parsing.limits)] = {}
     """The public least and largest value, of all features or by name; values outside are clipped."""
-    range: Annotated[tuple[float, float], BeforeValidator(values.pair)] = (0.0, 1.0)
+    range: Annotated[tuple[float, float], BeforeValidator(parsing.pair)] = (0.0, 1.0)
     """The range that the least and the largest value are mapped to."""
     fill: float = 0.0
     """Replaces a missing number and a cell that is no number."""
-    shape: Annotated[tuple[Count, ...], BeforeValidator(values.feature_shape)] | None = None
+    shape: Annotated[tuple[Count, ...], BeforeValidator(parsing.feature_shape)] | None = None
     """The shape of one record; needed for images and torch Datasets. None: the number of features."""
     labels: Labels
     tasks: Annotated[tuple[TaskEntry, ...], Field(min_length=1)]
@@ -96,7 +96,7 @@ class Declaration(_Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Declaration":
-        names = [values.plain_name(task.name) for task in self.tasks]
+        names = [parsing.plain_name(task.name) for task in self.tasks]
         if len(set(names)) != len(names):
             raise ValueError("tasks: two tasks have the same name; give each its own")
         if self.unit == "person" and self.columns.person is None and self.files is not None:

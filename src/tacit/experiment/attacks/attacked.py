@@ -179,7 +179,7 @@ class _AllReleases:
     def _flat(self, task: int) -> Tensor:
         x, y = self.rows[task]
         given, draws = self.tests.asked(task), self.attacks[0].draws if self.attacks else 1
-        with self.learner.public_dice(1):
+        with self.learner.seeded_randomness(1):
             correct = self.learner.scores(x, given).argmax(1).cpu() == y
         return correct & flat(self.learner, x, y, given, draws=draws)
 
@@ -199,7 +199,7 @@ class _AllReleases:
         planned_for = self.learner.stream_
         if replace(release.info, features=release.info.features or planned_for.features) != planned_for:
             raise ConfigError(
-                f"the data or settings of {self.folder.path} are not those that {info.name!r} was learnt with; put "
+                f"the data or settings of {self.folder.path} are not those that {info.name!r} was learned with; put "
                 "them back"
             )
         self.learner.restore(release.tensors, release.tasks)
@@ -217,7 +217,7 @@ class _AllReleases:
 
     def _accuracy(self, x: Tensor, y: Tensor, task: int) -> float:
         # Another random stream than that of the attacks: what fools one draw of noise has to fool others.
-        with self.learner.public_dice(1):
+        with self.learner.seeded_randomness(1):
             return self.tests.accuracy(self.learner, x, y, task)
 
     def _rows(self, number: int) -> tuple[Tensor, Tensor]:
@@ -234,7 +234,7 @@ class _LastRelease(_AllReleases):
 
     def _tasks(self, config: Config, stream: Stream) -> range:
         assert isinstance(config, Endless)
-        learned = self._at_least_one(EndlessFolder(path=self.folder.path).learnt)
+        learned = self._at_least_one(EndlessFolder(path=self.folder.path).tasks_learned)
         return range(max(0, learned - config.window), learned)
 
     def _learner(self, config: Config, stream: Stream) -> Learner:

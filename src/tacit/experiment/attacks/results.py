@@ -58,7 +58,7 @@ class AttackResults:
         return found
 
     def average(self, column: str, after: int) -> metrics.Summary:
-        """Mean over the tasks learnt by then, over seeds."""
+        """Mean over the tasks learned by then, over seeds."""
         return metrics.summarise([float(self.matrix(seed, column)[after, : after + 1].mean()) for seed in self.seeds])
 
     @property
@@ -111,8 +111,8 @@ class AttackResults:
 
     @classmethod
     def together(cls, seeds: Sequence["AttackResults"]) -> "AttackResults":
-        """The seeds of one run, up to the last task that all of them have learnt: those of a run that goes on may be at
-        different ones."""
+        """The seeds of one run, up to the last task that all of them have learned: seeds of a run that goes on may be
+        at different ones."""
         least = min(len(one.tasks) for one in seeds)
         return replace(
             seeds[0],

@@ -68,7 +68,7 @@ class DataSection(OpenSection):
     """Which labels a task has. task: its own, declared. constant: all of the stream's. learned: those of the stream's
     that a charged query on units kept apart finds. data: those that occur, which is not private (benchmarks only)."""
     labels_share: float = Field(default=0.05, gt=0, lt=1)
-    """learned: the share of units that answer the query and are never learnt from."""
+    """learned: the share of units that answer the query and are never learned from."""
     prior_missing: float = Field(default=0.0, ge=0, lt=1)
     """So large a share of each declared set is left out of it, by the seed: to see what a wrong prior costs."""
     outside: Literal["drop", "remap"] = "drop"
@@ -80,7 +80,7 @@ class DataSection(OpenSection):
         return (self.source,) if isinstance(self.source, str) else self.source
 
     def target(self) -> tuple[str, Callable[..., Any], set[str]]:
-        from tacit.data.scenarios.registry import SCENARIOS, scenario
+        from tacit.data.scenarios.scenario_registry import SCENARIOS, scenario
 
         if self.scenario == "declared":
             return "the scenario 'declared'", _without_settings, set()
@@ -242,7 +242,7 @@ class Config(FixedSection):
             )
         if self.tuned.how == "held-tasks" and not self.data.held:
             raise ConfigError(
-                "tuned.how = 'held-tasks' says that the settings were tuned on first tasks which are not learnt after, "
+                "tuned.how = 'held-tasks' says that the settings were tuned on first tasks that are not learned later, "
                 "and data.held = 0 learns them; set data.held to their number"
             )
         if not self.learner.has_network:

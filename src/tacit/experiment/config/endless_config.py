@@ -28,7 +28,7 @@ class Endless(Config):
             )
         if self.data.held or self.data.shuffled:
             raise ConfigError(
-                "a stream without end is learnt from its first task on, in its own order; leave out data.held and "
+                "a stream without end is learned from its first task on, in its own order; leave out data.held and "
                 "data.shuffled"
             )
         if self.data.label_space != "task" or self.data.prior_missing or self.data.outside == "remap":

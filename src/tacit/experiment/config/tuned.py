@@ -23,7 +23,7 @@ class TunedSection(FixedSection):
     """How the settings were chosen; certificates and metrics repeat it. `tacit tune` writes it."""
 
     how: How = "none"
-    """public-proxy: on other data, which is public. held-tasks: on first tasks that are public and never learnt.
+    """public-proxy: on other data, which is public. held-tasks: on first tasks that are public and never learned.
     private: on the data itself, under one charge. paper-protocol: on the data itself, not charged (benchmarks only)."""
     charged: bool = False
     about: str = ""

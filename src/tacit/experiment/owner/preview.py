@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from tacit.data.declared.declaration import Declaration
-from tacit.data.declared.values import plain_name
+from tacit.data.declared.parsing import plain_name
 from tacit.errors import DataError
 from tacit.privacy.vault.sources import columns
 from tacit.privacy.vault.sources.csv_file import CsvFile
 from tacit.privacy.vault.sources.declared import open_path
-from tacit.privacy.vault.sources.tables import Table
+from tacit.privacy.vault.sources.table_reader import Table
 
 WARNING = "this looks at private values; keep what it says on your screen"
 

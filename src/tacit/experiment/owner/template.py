@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tacit.data.declared.declaration import Decimal, Encoding
-from tacit.data.declared.values import label_list, plain_name
+from tacit.data.declared.parsing import label_list, plain_name
 from tacit.data.stream import Protected
 from tacit.errors import DataError
-from tacit.privacy.vault.sources.tables import CSV, PARQUET, table_columns
+from tacit.privacy.vault.sources.table_reader import CSV, PARQUET, table_columns
 from tacit.words import counted, nearest
 
 
@@ -194,7 +194,7 @@ features: others
 # All possible labels: 0..9, or [sick, well].
 labels: {labels}
 
-# In the order in which they are learnt. `size`: how many units (records, or persons) you expect; never a count.
+# In the order in which they are learned. `size`: how many units (records, or persons) you expect; never a count.
 tasks:
 {tasks}
 

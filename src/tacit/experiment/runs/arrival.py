@@ -1,9 +1,9 @@
-"""Which tasks of a private stream may be learnt by now: those whose rows have arrived.
+"""Which tasks of a private stream may be learned by now: those whose rows have arrived.
 
 Rows are never counted for this: how many there are, or whether there are any, is not public. Where every task has a
 file or folder of its own, its existence decides. Where all tasks share one file that grows, only the owner knows: the
 first call of a run vouches for the tasks that it is to learn, and later ones are named by `--arrived TASK`. A task that
-is learnt too early is charged, and rows that arrive later can never be used.
+is learned too early is charged, and rows that arrive later can never be used.
 """
 
 from collections.abc import Sequence
@@ -23,16 +23,16 @@ def write(folder: RunFolder, tasks: Sequence[str]) -> None:
 
 
 def arrivals(stream: Stream, folder: RunFolder, *, until: int | None, arrived: Sequence[str]) -> tuple[str, ...]:
-    """The tasks that may be learnt by now, from the first on.
+    """The tasks that may be learned by now, from the first on.
 
     Args:
         stream: The private stream.
         folder: The run folder.
-        until: How many tasks are to be learnt; None: as many as have arrived.
+        until: How many tasks are to be learned; None: as many as have arrived.
         arrived: Tasks that this call names as arrived.
 
     Raises:
-        ConfigError: A task that is to be learnt has not arrived.
+        ConfigError: A task that is to be learned has not arrived.
     """
     names = [task.name for task in stream.info.tasks]
     for name in arrived:
@@ -54,26 +54,26 @@ def arrivals(stream: Stream, folder: RunFolder, *, until: int | None, arrived: S
 
 
 def _missing(stream: Stream, number: int, *, first: bool) -> str:
-    """Why a task cannot be learnt yet, and what to do."""
+    """Why a task cannot be learned yet, and what to do."""
     name = stream.info.tasks[number].name
     if stream[number].arrived is not None:
         return (
-            f"task {name!r} of {stream.info.name!r} has no file or folder yet, so it is not learnt; put it there, "
+            f"task {name!r} of {stream.info.name!r} has no file or folder yet, so it is not learned; put it there, "
             f"learn up to an earlier task by --until, or say --arrived {name} if it has no record"
         )
     also = "" if first else " (tasks up to the last call's are known to be there)"
     return (
         f"whether the rows of task {name!r} of {stream.info.name!r} have arrived cannot be told without counting them"
-        f"{also}; once they have, say --arrived {name}: a task that is learnt is charged for, and rows that come later "
-        "are never used"
+        f"{also}; once they have, say --arrived {name}: a task that is learned is charged for, and rows that come "
+        "later are never used"
     )
 
 
-def nothing_new(info: StreamInfo, learnt: int) -> str:
+def nothing_new(info: StreamInfo, learned: int) -> str:
     """The error of a call that has no new task to learn."""
-    name = info.tasks[learnt].name
+    name = info.tasks[learned].name
     return (
-        f"{learnt} of the {len(info.tasks)} tasks of {info.name!r} have arrived and are learnt, so nothing was read or "
-        f"charged; tasks are learnt in their order, and the next is {name!r}: once its rows are there, say --arrived "
-        f"{name}"
+        f"{learned} of the {len(info.tasks)} tasks of {info.name!r} have arrived and are learned, so nothing was read "
+        f"or charged; tasks are learned in their order, and the next is {name!r}: once its rows are there, say "
+        f"--arrived {name}"
     )

@@ -1,4 +1,4 @@
-"""What is refused before a run reads a record: changed facts, records that were learnt from already, changed plans."""
+"""What is refused before a run reads a record: changed facts, records that were learned from already, changed plans."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +18,13 @@ def check_facts(last: Release, info: StreamInfo) -> None:
     if replace(last.info, features=last.info.features or info.features) != info:  # older ones lack the features
         raise ConfigError(
             f"the declared facts of {last.info.name!r} (tasks, sizes, labels, bounds, columns, how its files are read) "
-            f"are not those that {last.task.name!r} was learnt with; put them back, since what was planned and charged "
-            "rests on them"
+            f"are not those that {last.task.name!r} was learned with; put them back, since what was planned and "
+            "charged rests on them"
         )
 
 
 def refuse_spent(info: StreamInfo, ledger: Path) -> None:
-    """Refuse records that were learnt from already, before a folder is made."""
+    """Refuse records that were learned from already, before a folder is made."""
     if not ledger.exists():
         return
     with Ledger(ledger) as book:
@@ -32,7 +32,7 @@ def refuse_spent(info: StreamInfo, ledger: Path) -> None:
     spent = next((task.name for task in info.tasks if task.name in charged), None)
     if spent is not None:
         raise ConfigError(
-            f"task {spent!r} of {info.name!r} was learnt from already, and {ledger} says what its people have lost; "
+            f"task {spent!r} of {info.name!r} was learned from already, and {ledger} says what its people have lost; "
             "use what that run released, go on with it by --resume, or declare new records as new tasks"
         )
 

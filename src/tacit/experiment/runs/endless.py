@@ -22,8 +22,8 @@ from tacit.experiment.runs.charged_ledger import UnitCap
 from tacit.experiment.runs.checks import refuse_spent
 from tacit.experiment.runs.endless_folder import EndlessFolder
 from tacit.experiment.runs.evaluation import Evaluation, NoTests, PublicTests
+from tacit.experiment.runs.finite_and_endless import EndlessLoop
 from tacit.experiment.runs.held_out import HeldOutTasks
-from tacit.experiment.runs.horizon import EndlessLoop
 from tacit.experiment.runs.resolver import check_sources, make_budget, make_learner, open_stream
 from tacit.experiment.runs.runner import Streams, available_cores, features_at, threads
 from tacit.learners.base.callbacks import Callback
@@ -39,14 +39,14 @@ class EndlessStatus:
 
     Attributes:
         folder: The run folder.
-        learnt: The number of tasks so far.
+        learned: The number of tasks so far.
         epsilon: Certified for one unit over the whole stream; None if there is no finite bound or no task yet.
         accuracy: The mean over the public test sets of the last tasks.
-        ended: Why nothing more can be learnt; None if the stream can go on.
+        ended: Why nothing more can be learned; None if the stream can go on.
     """
 
     folder: Path
-    learnt: int
+    learned: int
     epsilon: float | None
     accuracy: float | None
     ended: str | None
@@ -99,7 +99,7 @@ def run_endless(
     config = config if isinstance(config, Endless) else _loaded(config)
     run_folder, stop, progress = EndlessFolder(path=Path(folder)), stop or Stop(), progress or ignore
     if resume or moved or data is not None:
-        location.take_up(run_folder, moved=moved, ledger=ledger, data=data)
+        location.reopen_memory(run_folder, moved=moved, ledger=ledger, data=data)
         config = Endless.of(location.with_data(config, data).plain())
     seed = config.seeds[0]
     seed_folder = run_folder.seed(seed)
@@ -137,11 +137,11 @@ def run_endless(
         ):
             loop = EndlessLoop(begun, run_folder, opened, learner, tests, vault, progress, stop, callback)
             ended = loop.run(tasks)
-            learnt = learner.learnt
+            learned = learner.tasks_learned
             return EndlessStatus(
                 folder=run_folder.path,
-                learnt=learnt,
-                epsilon=learner.certificate_.claims.certified.epsilon if learnt else None,
+                learned=learned,
+                epsilon=learner.certificate_.claims.certified.epsilon if learned else None,
                 accuracy=loop.accuracy,
                 ended=ended,
             )

@@ -39,8 +39,8 @@ class EndlessFolder(RunFolder):
         return self.path / "releases" / "last"
 
     @property
-    def learnt(self) -> int:
-        """How many tasks were learnt and released."""
+    def tasks_learned(self) -> int:
+        """How many tasks were learned and released."""
         if not (self.last / "release.json").exists():
             return 0
         try:
@@ -51,7 +51,7 @@ class EndlessFolder(RunFolder):
             ) from None
 
     def publish(self, release: Path) -> None:
-        """Make it the last release, atomically: from this moment on the task is learnt."""
+        """Make it the last release, atomically: from this moment on the task is learned."""
         for file in (*release.iterdir(), release):
             sync(file)
         draft = self.last.with_name("last.new")
@@ -60,11 +60,11 @@ class EndlessFolder(RunFolder):
         draft.replace(self.last)
         sync(self.last.parent)  # before the ledger marks it as released
 
-    def forget(self, learnt: int, keep: int) -> None:
+    def forget(self, learned: int, keep: int) -> None:
         """Delete all releases but the last `keep`."""
         for release in self.last.parent.iterdir():
             number = release.name.partition("-")[0]
-            if number.isdigit() and int(number) <= learnt - keep:
+            if number.isdigit() and int(number) <= learned - keep:
                 shutil.rmtree(release, ignore_errors=True)
 
     def state(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """How accuracy is measured: on public test sets, by charged queries on records that are set aside, or not at all.
 
 Private records are queried only through `Vault.accuracy`. All queries of a task's test part are committed together
-before the first, and cost the budget in all. No record is both learnt from and queried.
+before the first, and cost the budget in all. No record is both learned from and queried.
 """
 
 import math
@@ -71,7 +71,7 @@ class Evaluation(ABC):
     def after(self, learner: Learner, number: int) -> Accuracies:
         """The accuracies after task `number`."""
 
-    def show(self, learner: Learner, number: int) -> None:
+    def give_public_records(self, learner: Learner, number: int) -> None:
         """Give the learner public records of a task that it evaluates itself on while it learns."""
         raise ConfigError(
             f"{type(learner).__name__} looks at public records while it learns, and here are none; give a public test "
@@ -80,7 +80,7 @@ class Evaluation(ABC):
 
     def check(self, learner: Learner) -> None:
         """Refuse a started learner whose accuracy cannot be measured in this way."""
-        if self.charges() and learner.like(learner.stream_.tasks[0]) is not None:
+        if self.charges() and learner.representative_plan(learner.stream_.tasks[0]) is not None:
             raise ConfigError(
                 f"{type(learner).__name__} chooses what it reads as it goes (behind a Rényi filter), so its accuracy "
                 "cannot be a charged query on the same records; give a public test set, or evaluation.test = 'none'"
@@ -113,19 +113,19 @@ class PublicTests(Evaluation):
         x, y = self.examples(learner, number)
         if not len(y):
             return None
-        with learner.public_dice(learner.learnt, number):  # a resumed run measures the same
+        with learner.seeded_randomness(learner.tasks_learned, number):  # a resumed run measures the same
             return self.accuracy(learner, x, y, number)
 
     def accuracy(self, learner: Learner, x: Tensor, y: Tensor, number: int) -> float:
         """The share of these rows of a task that are classified correctly."""
         return share_right(learner, x, y, self.asked(number))
 
-    def show(self, learner: Learner, number: int) -> None:
+    def give_public_records(self, learner: Learner, number: int) -> None:
         """Gives every second row of the task's test set; accuracy is then measured on the others."""
         load = self._stream.task(number).test
         assert load is not None
         x, y = load()
-        learner.show(x[::2], y[::2])
+        learner.receive_public_records(x[::2], y[::2])
 
     def asked(self, number: int) -> TaskInfo | None:
         """The task, where it is given at test time."""
@@ -145,7 +145,7 @@ class PublicTests(Evaluation):
         load = self._stream.task(number).test
         assert load is not None
         x, y = load()
-        if learner.wants_shown:  # the other half: rows that steer a learner do not evaluate it
+        if learner.needs_public_records:  # the other half: rows that steer a learner do not evaluate it
             x, y = x[1::2], y[1::2]
         made = model_input(tensor(x)).float(), learner.positions(np.asarray(y))
         if sum(_bytes(one) for one, _ in self._kept.values()) + _bytes(made[0]) <= KEPT_BYTES:
@@ -248,8 +248,8 @@ class Predictions:
         return self._answer(rows)
 
 
-def mean_of_learnt(accuracies: Accuracies, number: int) -> float | None:
-    """The mean over the tasks learnt so far; None if one of them is not measured."""
+def mean_of_learned(accuracies: Accuracies, number: int) -> float | None:
+    """The mean over the tasks learned so far; None if one of them is not measured."""
     known = [accuracy for accuracy in accuracies[: number + 1] if accuracy is not None]
     return math.fsum(known) / len(known) if len(known) == number + 1 else None
 

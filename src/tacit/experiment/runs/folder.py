@@ -59,8 +59,8 @@ class SeedFolder:
         return any(note.get("finished") for note in self.notes())
 
     @property
-    def learnt(self) -> int:
-        """How many tasks were learnt when the seed last ended; 0 before."""
+    def tasks_learned(self) -> int:
+        """How many tasks were learned when the seed last ended; 0 before."""
         return max((len(note["tasks"]) for note in self.notes() if "finished" in note), default=0)
 
     def note(self, line: Values) -> None:

@@ -1,7 +1,7 @@
 """The held-out tasks of a stream (`data.held`), for learners that are first trained on them.
 
 They are admitted as a stream of their own, named NAME/held, under the same terms. What they lose is charged to them and
-does not enter the certificate of the stream that is learnt.
+does not enter the certificate of the stream that is learned.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ class HeldOutTasks:
     """The held-out tasks of one run.
 
     Args:
-        stream: The stream that is learnt, with its held-out tasks.
+        stream: The stream that is learned, with its held-out tasks.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -32,7 +32,7 @@ class HeldOutTasks:
 
     def check(self, learner: Learner) -> None:
         """Refuse a learner that needs held-out tasks where there are none, or public ones where they are private."""
-        if (wanted := learner.wants_held) is None:
+        if (wanted := learner.held_out_access) is None:
             return
         if self._stream is None and self._endless:
             raise ConfigError(
@@ -52,15 +52,15 @@ class HeldOutTasks:
 
     def hand_over(self, learner: Learner, vault: Vault, budget: Budget) -> None:
         """Admit the tasks, each under its own labels, and give them to a learner that uses them; at every start."""
-        if learner.wants_held is None or self._stream is None:
+        if learner.held_out_access is None or self._stream is None:
             return
         facts = replace(self._stream.info, name=self._name)
-        self._use = learner.wants_held
+        self._use = learner.held_out_access
         self._blocks = [
             admit(vault, task.records, replace(facts, tasks=(task.info,)), task.info, budget, through=task.through)
             for task in self._stream
         ]
-        learner.held(self._blocks, vault)
+        learner.receive_held_out(self._blocks, vault)
 
     def settle(self, vault: Vault) -> None:
         """Mark finished work on them as released, after a crash between saving a task and marking it."""

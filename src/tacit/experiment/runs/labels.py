@@ -26,7 +26,7 @@ def declare_labels(stream: Stream, *, label_space: str, missing: float, outside:
 
     In the test sets of a stream with a label for all others, the right answer to a record whose label no task has is
     that label; without one, such a record is always answered wrongly. Records that are set aside for charged queries
-    are treated as those that are learnt from.
+    are treated as those that are learned from.
 
     Args:
         stream: The stream as it is declared.

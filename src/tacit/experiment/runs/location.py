@@ -22,7 +22,7 @@ def settle(folder: RunFolder) -> None:
         write_json(folder.path / "environment.json", known | {"folder": str(folder.path.resolve())})
 
 
-def take_up(folder: RunFolder, *, moved: bool, ledger: str | Path | None, data: str | Path | None) -> None:
+def reopen_memory(folder: RunFolder, *, moved: bool, ledger: str | Path | None, data: str | Path | None) -> None:
     """Refuse to resume a folder that is elsewhere by now unless that was said; otherwise record its new location."""
     if not folder.has_run:
         if moved or data is not None:

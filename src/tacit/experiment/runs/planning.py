@@ -95,13 +95,13 @@ class SeedPlan:
 
     def prepare(self, task: TaskInfo, block: Block) -> tuple[TaskInfo, Block]:
         """Cut off records that are queried for accuracy and for the label set; returns what the learner receives."""
-        if self.learner.wants_shown:
-            self.evaluation.show(self.learner, task.number)
+        if self.learner.needs_public_records:
+            self.evaluation.give_public_records(self.learner, task.number)
         return self.labels.cut(task.number, self.evaluation.cut(task.number, block))
 
 
 def end_note(plan: SeedPlan, last: int) -> dict[str, Any]:
-    """The last line in the log of a seed: how many tasks are learnt, and what the summary of the run needs."""
+    """The last line in the log of a seed: how many tasks are learned, and what the summary of the run needs."""
     learner, info = plan.learner, plan.stream.info
     names, claimed, head = [task.name for task in info.tasks], learner.claimed(), plan.vault.ledger.head
     return {

@@ -18,7 +18,7 @@ class Reporter(Callback):
         progress: Receives the events.
         stop: Checked before every step.
         seed: The random seed of the loop.
-        tasks: How many tasks are to be learnt; 0 for an endless stream.
+        tasks: How many tasks are to be learned; 0 for an endless stream.
         before_step: Called before every step, before it is reported.
     """
 

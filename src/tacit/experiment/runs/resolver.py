@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.certificate.certificate import Tuned
 from tacit.data.benchmarks.named import NAMED, caveat, load
-from tacit.data.scenarios.registry import scenario
+from tacit.data.scenarios.scenario_registry import scenario
 from tacit.data.scenarios.task import generator
 from tacit.data.stream import Stream, StreamInfo
 from tacit.errors import ConfigError

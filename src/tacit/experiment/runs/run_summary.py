@@ -86,14 +86,14 @@ class RunSummary:
     metrics: Mapping[str, Any]
     """As in `metrics.json`."""
     tasks: tuple[str, ...]
-    """The tasks that every seed has learnt."""
+    """The tasks that every seed has learned."""
     last_row: tuple[Spread, ...]
     """The accuracy on each task after the last one, over seeds; empty if it was not measured."""
     claim: str
     private: bool
     certificate: Path
     left: tuple[str, ...] = ()
-    """Tasks that are still to be learnt."""
+    """Tasks that are still to be learned."""
 
 
 def accuracy_rows(logs: Sequence[SeedLog]) -> list[Row]:
@@ -183,7 +183,7 @@ def figures(config: Config, folder: RunFolder, logs: Sequence[SeedLog], tasks: S
 
 
 def _by_learner(logs: Sequence[SeedLog], learners: Sequence[Sequence[int]], tasks: int) -> list[dict[str, Any]]:
-    """For each learner that takes its turn: its tasks, from 1, what it forgot of them while it learnt, and, for later
+    """For each learner that takes its turn: its tasks, from 1, what it forgot of them while it learned, and, for later
     learners, the drop where it began."""
     begun = [own for one in learners if (own := [task for task in one if task < tasks])]
     measured = bool(logs[0].end["accuracy_from"])

@@ -25,8 +25,8 @@ from tacit.experiment.runs.arrival import arrivals, nothing_new
 from tacit.experiment.runs.arrival import write as write_arrivals
 from tacit.experiment.runs.charged_ledger import Cap, UnitCap
 from tacit.experiment.runs.checks import corrected, refuse_spent
+from tacit.experiment.runs.finite_and_endless import FiniteLoop
 from tacit.experiment.runs.folder import RunFolder, SeedFolder
-from tacit.experiment.runs.horizon import FiniteLoop
 from tacit.experiment.runs.planning import SeedPlan
 from tacit.experiment.runs.resolver import check_sources, make_budget, open_stream
 from tacit.experiment.runs.run_summary import RunSummary
@@ -96,7 +96,7 @@ def run(
         for_seed(config, seed)  # a wrong setting of one seed is refused before the first begins
     run_folder, stop, progress = RunFolder(path=Path(folder)), stop or Stop(), progress or ignore
     if resume or moved or data is not None:
-        location.take_up(run_folder, moved=moved, ledger=ledger, data=data)
+        location.reopen_memory(run_folder, moved=moved, ledger=ledger, data=data)
         config = location.with_data(config, data)
     cores = available_cores()
     at_once = 1 if stream is not None or callback is not None else max(1, min(processes or cores, len(config.seeds)))
@@ -118,7 +118,7 @@ def run(
             refuse_spent(first.info, book)
     if run_folder.finished and arrived:
         raise ConfigError(
-            f"--arrived {arrived[0]}: all tasks that {run_folder.path} was begun with are learnt, so nothing was read "
+            f"--arrived {arrived[0]}: all tasks that {run_folder.path} was begun with are learned, so nothing was read "
             "or charged; declare all months that are to come before a run begins"
         )
     if first is not None and book is not None and (not run_folder.has_run or not book.exists()):
@@ -132,12 +132,12 @@ def run(
         config = run_folder.begin(config, resume=resume)
         if there is not None and not begun:
             write_arrivals(run_folder, there)
-        learnt = min(run_folder.seed(seed).learnt for seed in config.seeds)
-        if run_folder.finished or (goal is not None and learnt >= goal):
+        learned = min(run_folder.seed(seed).tasks_learned for seed in config.seeds)
+        if run_folder.finished or (goal is not None and learned >= goal):
             if until is None and goal is not None and first is not None:
                 raise ConfigError(nothing_new(first.info, goal))
             if until is not None:
-                notify(progress, f"{until} is learnt already; nothing was read, learnt or charged")
+                notify(progress, f"{until} is learned already; nothing was read, learned or charged")
             return run_summary.read(config, run_folder)
         if first is not None and book is not None:
             charged_ledger.point_ahead(book, run_folder)  # the process may be killed before the ledger is made
@@ -207,7 +207,7 @@ def run_seed(
     if folder.finished:
         folder.clear()  # the process may have been killed before it
         return
-    if goal is not None and folder.learnt >= goal:
+    if goal is not None and folder.tasks_learned >= goal:
         return
     config = for_seed(run_folder.config(), seed)
     features = features_at(config, folder, progress, stop)

@@ -25,7 +25,7 @@ from tacit.experiment.sweeps.cell import Cell
 def attack_cells(
     cells: list[Cell], section: AttackSection, *, at_once: int, late: Callable[[], bool], progress: OnEvent, stop: Stop
 ) -> None:
-    """Attack every cell that is learnt and not attacked yet. `late`: whether no more is to be started."""
+    """Attack every cell that is learned and not attacked yet. `late`: whether no more is to be started."""
     for cell in cells:
         cell.attacked = kept(cell.folder.path, section)
 

@@ -105,8 +105,8 @@ def sweep(
             with ThreadPoolExecutor(at_once) as pool:
                 list(pool.map(finish, cells))
         if plan.attacks is not None:
-            learnt = [cell for cell in cells if cell.status == DONE]
-            attack_cells(learnt, plan.attacks, at_once=at_once, late=late, progress=report, stop=stop)
+            learned = [cell for cell in cells if cell.status == DONE]
+            attack_cells(learned, plan.attacks, at_once=at_once, late=late, progress=report, stop=stop)
             write_table(path / "cells.csv", cells)
     stop.check()
     return cells

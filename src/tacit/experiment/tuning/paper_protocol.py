@@ -5,7 +5,7 @@ the target ε. Trials learn one representative task, cut 70:30 into tuning and v
 learn CIFAR-10, on 10 % of its records, validated on 4.28 %. Then, with s = records of the task / tuning records: batch
 × s (the same rate), learning rate × √s, clip and epochs kept.
 
-What is learnt from is tuned on, so this is for public benchmarks only, and certificates say "not accounted".
+What is learned from is tuned on, so this is for public benchmarks only, and certificates say "not accounted".
 """
 
 import math

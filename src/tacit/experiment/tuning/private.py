@@ -33,8 +33,8 @@ from tacit.experiment.runs.arrival import write as write_arrivals
 from tacit.experiment.runs.charged_ledger import UnitCap, open_ledger
 from tacit.experiment.runs.checks import refuse_spent
 from tacit.experiment.runs.evaluation import PublicTests
+from tacit.experiment.runs.finite_and_endless import FiniteLoop
 from tacit.experiment.runs.folder import RunFolder, refuse_full
-from tacit.experiment.runs.horizon import FiniteLoop
 from tacit.experiment.runs.planning import SeedPlan
 from tacit.experiment.runs.resolver import make_budget, make_learner, open_stream
 from tacit.experiment.runs.runner import Streams, available_cores, features_at

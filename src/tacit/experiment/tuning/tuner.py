@@ -1,9 +1,9 @@
 """`tune(config, space, folder)`: choose the settings of a run in one of three ways, or as a paper did.
 
 - public-proxy: Optuna on public data: another named set in place of the run's own, or the run's own benchmark.
-- held-tasks: Optuna on the first tasks of the stream (`data.held`), declared public; they are never learnt later.
+- held-tasks: Optuna on the first tasks of the stream (`data.held`), declared public; they are never learned later.
 - private: on the first task itself, by repeat-and-select under one charge (`private`).
-- a paper's protocol (`paper_protocol`): on the data that is learnt from, not charged; public benchmarks only.
+- a paper's protocol (`paper_protocol`): on the data that is learned from, not charged; public benchmarks only.
 
 The resulting configuration records how it was tuned and whether that was charged; certificates and `metrics.json` of
 its run repeat it. Only private tuning reads private records. On public data, a call that was ended continues when it is
@@ -225,4 +225,4 @@ def _held(config: Config, held_are_public: bool, stream: Streams | None, at: Pla
             f"the stream {info.name!r} is private, and tuning reads its first {held} tasks without a charge; say so by "
             "--held-are-public if they are public, or tune privately"
         )
-    return opened, f"the first {held} tasks of {info.name}, declared public and not learnt after"
+    return opened, f"the first {held} tasks of {info.name}, declared public and not learned after"

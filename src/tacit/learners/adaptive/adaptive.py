@@ -1,6 +1,6 @@
 """DP-SGD with noise adapted to the accuracy: lower while a target accuracy is missed, higher once it is reached.
 
-A task is learnt in segments, one grant each. The noise of a segment depends on earlier outputs, so composition with
+A task is learned in segments, one grant each. The noise of a segment depends on earlier outputs, so composition with
 fixed parameters does not apply: the task's block is open, with a Rényi filter fixed at its admission, and every segment
 is charged to that filter. The accuracy is public too: it is measured on public records, or by a charged query on units
 that are held out from training. A segment starts only if it fits the remaining budget; otherwise its noise is raised
@@ -90,7 +90,7 @@ class AdaptiveDPSGD(NaiveDPSGD):
     certifies: ClassVar[str] = "a record: the Rényi filter of its own task, whatever was spent of it"
 
     @property
-    def wants_shown(self) -> bool:
+    def needs_public_records(self) -> bool:
         return self.watch_on == "public"
 
     def start(self, stream: StreamInfo) -> None:
@@ -106,11 +106,11 @@ class AdaptiveDPSGD(NaiveDPSGD):
         for task in stream.tasks:  # refuse a budget that is too small before the first task
             self._first(task, self._room(task, self._filter(task)))
 
-    def show(self, X: Any, y: Any) -> None:
+    def receive_public_records(self, X: Any, y: Any) -> None:
         """Set public records like those of the next tasks; accuracy on them has no privacy cost."""
         self.shown_ = model_input(as_rows(X, self.stream_, self.model_)), self.positions(y)
 
-    def like(self, task: TaskInfo) -> GradientPlan:
+    def representative_plan(self, task: TaskInfo) -> GradientPlan:
         """The filter has the shape of all steps with one noise. Where units recur it is the same for all tasks, or
         their filters would not add up to one."""
         times = self.stream_.tasks_per_unit
@@ -181,9 +181,9 @@ class AdaptiveDPSGD(NaiveDPSGD):
             return min(noise * self.factor, self.most * first)
         return max(noise / self.factor, self.least * first) if step >= self.by_step else noise
 
-    def saved(self, block: Block, vault: Vault) -> None:
+    def on_saved(self, block: Block, vault: Vault) -> None:
         if self.watch_on == "public":
-            super().saved(block, vault)
+            super().on_saved(block, vault)
         elif self.stream_.endless:
             prefix = "" if block.part == "all" else f"{block.part}/"
             for part in PARTS:
@@ -215,7 +215,7 @@ class AdaptiveDPSGD(NaiveDPSGD):
     def _accuracy(self, task: TaskInfo, done: int, watch: Block | None, query: SumPlan | None, vault: Vault) -> float:
         asked = task if self.stream_.task_id == "given" else None
         if watch is None or query is None:
-            with self.public_dice(task.number, done):  # a resumed task measures the same accuracy
+            with self.seeded_randomness(task.number, done):  # a resumed task measures the same accuracy
                 return share_right(self, *self.shown_, asked)
         version = fingerprint(tensors=self.tensors(), settings=self.settings(), step=done)
         return vault.accuracy(watch, partial(answer, self.scores, asked, version), query)
@@ -228,7 +228,9 @@ class AdaptiveDPSGD(NaiveDPSGD):
     def _filter(self, task: TaskInfo, epsilon: float | None = None) -> RenyiFilter:
         """The filter that the ledger makes for the task's block; with another ε, one that the learner keeps to."""
         budget = replace(self.budget, epsilon=epsilon or self.budget.epsilon)
-        return RenyiFilter.for_budget(budget, like=self.like(task).event).share(self.stream_.tasks_per_unit)
+        return RenyiFilter.for_budget(budget, like=self.representative_plan(task).event).share(
+            self.stream_.tasks_per_unit
+        )
 
     def _room(self, task: TaskInfo, left: RenyiFilter) -> Room:
         """The remaining budget for a task's plans, given the remainder of its filter."""

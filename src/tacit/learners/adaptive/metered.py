@@ -71,7 +71,7 @@ class MeteredGD(Learner):
 
     ranges: ClassVar[Mapping[str, Range]] = {"memory_share": BELOW_ONE}
     reference: ClassVar[str] = "Feldman & Zrnic 2021, individual Rényi filters"
-    forever: ClassVar[bool] = True
+    supports_endless: ClassVar[bool] = True
     certifies: ClassVar[str] = "a unit: the Rényi filter of its own gradients in each of its tasks, remembered or not"
 
     def start(self, stream: StreamInfo) -> None:
@@ -122,13 +122,13 @@ class MeteredGD(Learner):
             self.memory_.add(task.number, memory, vault)
         vault.drop(train)
 
-    def saved(self, block: Block, vault: Vault) -> None:
+    def on_saved(self, block: Block, vault: Vault) -> None:
         """Once a task cannot be learned again its training units are retired, and remembered ones it read last."""
         if any(task.name == block.task for task in self.tasks_):
             given = "" if block.part == "all" else f"{block.part}/"
             part = block.part if self.memory_share == 0 else f"{given}train"
             vault.retire(vault.find(self.stream_.name, block.task, part))
-        super().saved(block, vault)
+        super().on_saved(block, vault)
 
     def tensors(self) -> dict[str, Tensor]:
         """The weights, and the noisy counts of the last task."""

@@ -1,7 +1,7 @@
 """Callbacks: observers that are called while a learner learns, such as a progress bar.
 
 A callback receives public values only (frozen facts of the task, the number of the step, the certificate), and torch's
-random state and gradient mode are restored after every call, so that it cannot change what is learnt. It may raise an
+random state and gradient mode are restored after every call, so that it cannot change what is learned. It may raise an
 exception to stop a run between two steps; the run can be resumed as after a crash.
 """
 
@@ -20,7 +20,7 @@ class Step:
     """The position of a learner within a task: reported before each step, and once after the last.
 
     Attributes:
-        task: The task that is being learnt.
+        task: The task that is being learned.
         step: The number of the next step, from 0; equal to `of` after the last one.
         of: The number of steps.
         before: Whether the step belongs to training that precedes the task's own steps.

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from tacit.certificate.certificate import Certificate
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.data.tensors import is_byte_image, model_input, tensor
-from tacit.errors import LearnerError, NotLearnt
+from tacit.errors import LearnerError, NotLearned
 
 REPR_LENGTH, VALUE_LENGTH = 160, 60
 L = TypeVar("L")
@@ -27,12 +27,12 @@ MACHINE = ("ledger", "store")
 
 
 class CertificateOnce:
-    """The attribute `certificate_`: before anything is learned it raises `NotLearnt`, so that `hasattr` is False."""
+    """The attribute `certificate_`: before anything is learned it raises `NotLearned`, so that `hasattr` is False."""
 
     def __get__(self, learner: Any, owner: type | None = None) -> Certificate:
         certificate: Certificate | None = None if learner is None else vars(learner).get("certificate_")
         if certificate is None:
-            raise NotLearnt("nothing is learnt yet, so there is no certificate; call partial_fit first")
+            raise NotLearned("nothing is learned yet, so there is no certificate; call partial_fit first")
         return certificate
 
     def __set__(self, learner: Any, certificate: Certificate) -> None:
@@ -43,7 +43,7 @@ def predict(learner: Any, X: Any, task: TaskInfo | None = None) -> NDArray[Any]:
     """The likeliest label of each row; with a task, among its labels.
 
     Raises:
-        NotLearnt: Nothing is learned yet; it is also scikit-learn's `NotFittedError`.
+        NotLearned: Nothing is learned yet; it is also scikit-learn's `NotFittedError`.
     """
     indices = _scores(learner, X, task).argmax(1).cpu().numpy()
     labels: NDArray[Any] = learner.classes_[indices]
@@ -69,7 +69,7 @@ def classes(learner: Any) -> NDArray[Any]:
 def number_of_features(learner: Any) -> int:
     """Number of features of one record, as declared."""
     if not hasattr(learner, "stream_"):
-        raise NotLearnt("nothing is learnt yet, so there are no features; call partial_fit first")
+        raise NotLearned("nothing is learned yet, so there are no features; call partial_fit first")
     return prod(learner.stream_.shape)
 
 
@@ -96,7 +96,7 @@ def new_with_same_settings(learner: Any) -> Any:
 def check_learned(learner: Any) -> None:
     """Refuses a learner that has learned nothing."""
     if not getattr(learner, "tasks_", ()):
-        raise _not_fitted()("nothing is learnt yet; call partial_fit first")
+        raise _not_fitted()("nothing is learned yet; call partial_fit first")
 
 
 def _scores(learner: Any, x: Any, task: TaskInfo | None) -> Tensor:
@@ -106,11 +106,11 @@ def _scores(learner: Any, x: Any, task: TaskInfo | None) -> Tensor:
 
 
 @cache
-def _not_fitted() -> type[NotLearnt]:
-    """`NotLearnt` that is also scikit-learn's error, which is imported on first use."""
+def _not_fitted() -> type[NotLearned]:
+    """`NotLearned` that is also scikit-learn's error, which is imported on first use."""
     from sklearn.exceptions import NotFittedError
 
-    return type("NotLearnt", (NotLearnt, NotFittedError), {"__module__": NotLearnt.__module__})
+    return type("NotLearned", (NotLearned, NotFittedError), {"__module__": NotLearned.__module__})
 
 
 def with_classes(stream: StreamInfo, classes: Iterable[Any] | None) -> StreamInfo:

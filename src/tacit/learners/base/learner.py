@@ -32,7 +32,7 @@ from tacit.errors import LearnerError
 from tacit.learners.base import estimator, masks, standalone, weights
 from tacit.learners.base.callbacks import Callback, Step, calling_back, forked_random_state
 from tacit.learners.base.estimator import CertificateOnce
-from tacit.learners.base.features import split
+from tacit.learners.base.frozen_features import split
 from tacit.learners.base.inference import answering
 from tacit.learners.base.preconditions import check_budget, check_labels, one_task, with_checked_types
 from tacit.learners.base.public_figures import Claimed, Consumption
@@ -47,7 +47,7 @@ from tacit.privacy.vault import Block, GradientPlan, Loss, Vault
 
 Network = str | nn.Module | Callable[[StreamInfo], nn.Module]
 ENDLESS = ("AdaptiveDPSGD", "DPAGEM", "DPCL", "MeteredGD", "NaiveDPSGD", "Pool")
-"""The learners with `forever`, which can learn an endless stream."""
+"""The learners with `supports_endless`, which can learn an endless stream."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -78,7 +78,7 @@ class Learner(ABC):
     """Whether it uses `network`."""
     sequential: ClassVar[bool] = True
     """Whether it learns task after task; otherwise forgetting is not defined."""
-    forever: ClassVar[bool] = False
+    supports_endless: ClassVar[bool] = False
     """Whether it can learn an endless stream: nothing that it plans, keeps or releases grows with the tasks."""
     window: ClassVar[int] = 8
     """Number of last tasks whose public facts an endless learner keeps in `tasks_`."""
@@ -120,7 +120,7 @@ class Learner(ABC):
         check_budget(self.budget)
         check_ranges(self)
         check_labels(stream)
-        if stream.endless and not self.forever:
+        if stream.endless and not self.supports_endless:
             raise LearnerError(
                 f"{type(self).__name__} plans or keeps something for every task of a stream, and {stream.name!r} has "
                 f"no last one; use {' or '.join(ENDLESS)}"
@@ -158,7 +158,7 @@ class Learner(ABC):
         read. A unit that recurs may be charged a mixture of them."""
         return []
 
-    def like(self, task: TaskInfo) -> GradientPlan | None:
+    def representative_plan(self, task: TaskInfo) -> GradientPlan | None:
         """A plan that shapes the filter of the task's block, where plans are chosen during the task. None: everything
         is planned before, and the block is committed to it."""
         return None
@@ -179,7 +179,7 @@ class Learner(ABC):
         """What was drawn by coins that anyone may know, where the bound is conditional on them."""
         return None
 
-    def over(self, number: int) -> str | None:
+    def stop_reason(self, number: int) -> str | None:
         """Why task `number` and all later tasks are never learned, from public settings; None if they may be."""
         return None
 
@@ -190,27 +190,27 @@ class Learner(ABC):
     # What may be given besides the tasks.
 
     @property
-    def wants_shown(self) -> bool:
+    def needs_public_records(self) -> bool:
         """Whether it looks at public records of a task while it learns; `show` gives them."""
         return False
 
-    def show(self, X: Any, y: Any) -> None:
+    def receive_public_records(self, X: Any, y: Any) -> None:
         """Takes public records like those of the next tasks, for learners that want them."""
         return
 
     @property
-    def wants_held(self) -> Literal["public", "charged"] | None:
+    def held_out_access(self) -> Literal["public", "charged"] | None:
         """How it reads the tasks that are held out from the stream, if it does; `held` gives them."""
         return None
 
-    def held(self, blocks: Sequence[Block], vault: Vault) -> None:
+    def receive_held_out(self, blocks: Sequence[Block], vault: Vault) -> None:
         """Takes the held-out tasks, before the first task and after every restart, for learners that want them."""
         return
 
     # Releases.
 
     @property
-    def learnt(self) -> int:
+    def tasks_learned(self) -> int:
         """Number of tasks learned so far. On an endless stream `tasks_` holds only the last `window` of them."""
         return self.tasks_[-1].number + 1 if self.stream_.endless and self.tasks_ else len(self.tasks_)
 
@@ -241,7 +241,7 @@ class Learner(ABC):
         self.tasks_ = self._last(tasks)
         self.load(tensors)
         if vault is not None:
-            self.take_up(vault, part)
+            self.reopen_memory(vault, part)
 
     def release(self, task: TaskInfo, block: Block, vault: Vault) -> Release:
         """The state after a task, with the certificate of the stream as the ledger stands now."""
@@ -264,31 +264,31 @@ class Learner(ABC):
 
     # Records of earlier tasks.
 
-    def held_memory(self) -> Memory | None:
+    def episodic_memory(self) -> Memory | None:
         """The episodic memory, for learners that hold one in `memory_`."""
         memory: Memory | None = getattr(self, "memory_", None)
         return memory
 
     @property
-    def holds(self) -> bool:
+    def has_memory(self) -> bool:
         """Whether it holds records of earlier tasks that it will read again."""
-        memory = self.held_memory()
+        memory = self.episodic_memory()
         return memory is not None and bool(memory.blocks)
 
-    def take_up(self, vault: Vault, part: str) -> None:
+    def reopen_memory(self, vault: Vault, part: str) -> None:
         """Holds again, in a new process, the records of earlier tasks that are still to be read."""
-        if (memory := self.held_memory()) is not None:
-            memory.reopen(self.learnt, part, vault)
+        if (memory := self.episodic_memory()) is not None:
+            memory.reopen(self.tasks_learned, part, vault)
 
-    def saved(self, block: Block, vault: Vault) -> None:
+    def on_saved(self, block: Block, vault: Vault) -> None:
         """Called once a task's release is saved: retires records that are never read again."""
-        if (memory := self.held_memory()) is not None:
+        if (memory := self.episodic_memory()) is not None:
             memory.retire(block, self.tasks_, vault)
 
-    def let_go(self, vault: Vault) -> None:
+    def retire_records(self, vault: Vault) -> None:
         """Retires all records that are held, because nothing is learned any more. Idempotent."""
-        if (memory := self.held_memory()) is not None:
-            memory.retire_all(self.learnt, vault)
+        if (memory := self.episodic_memory()) is not None:
+            memory.retire_all(self.tasks_learned, vault)
 
     def rehearsal(self) -> Self:
         """A learner with the same settings that has learned nothing and charges nothing."""
@@ -325,7 +325,7 @@ class Learner(ABC):
             self.callback.on_step(step)
 
     @contextmanager
-    def public_dice(self, *numbers: int) -> Iterator[None]:
+    def seeded_randomness(self, *numbers: int) -> Iterator[None]:
         """Seeds torch from the learner's public seed and these numbers, for what draws at random outside the vault
         (noise layers); on exit torch's generators are as they were."""
         with forked_random_state(self.device):
@@ -336,7 +336,7 @@ class Learner(ABC):
         """Refuses any task but the next planned one. A label set that was learned privately may be smaller."""
         if not hasattr(self, "stream_"):
             raise LearnerError(f"{type(self).__name__} has no stream yet; call start(stream.info) first")
-        planned = self.stream_.task(self.learnt)
+        planned = self.stream_.task(self.tasks_learned)
         fits = planned is not None and set(task.labels) <= set(planned.labels)
         if planned is None or not fits or replace(task, labels=planned.labels) != planned:
             what = "no more" if planned is None else planned.name

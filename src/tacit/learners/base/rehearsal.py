@@ -62,16 +62,16 @@ def rehearse_once(learner: Any) -> None:
 
 
 def _learn(learner: Any, info: StreamInfo, vault: Rehearsal) -> None:
-    if learner.wants_held is not None:
+    if learner.held_out_access is not None:
         held = replace(info, name=f"{info.name} (held)")
-        learner.held([_admitted(vault, learner, held, info.tasks[0])], vault)
+        learner.receive_held_out([_admitted(vault, learner, held, info.tasks[0])], vault)
     used = 0
     for task in info.tasks if not info.endless else map(info.task, range(TASKS)):
-        if task is None or learner.over(task.number) is not None:
+        if task is None or learner.stop_reason(task.number) is not None:
             return
         before = vault.exits
-        if learner.wants_shown:
-            learner.show(*_rows(info, task, learner.model_))
+        if learner.needs_public_records:
+            learner.receive_public_records(*_rows(info, task, learner.model_))
         try:
             learner.callback = _StopAfter(TURNS)
             learner.fit(task, _admitted(vault, learner, info, task), vault)
@@ -101,7 +101,7 @@ class _StopAfter(Callback):
 def _admitted(vault: Rehearsal, learner: Any, info: StreamInfo, task: TaskInfo) -> Block:
     """A block of synthetic records, admitted like real ones."""
     x, y = _rows(info, task, learner.model_)
-    like, person = learner.like(task), info.unit == "person"
+    like, person = learner.representative_plan(task), info.unit == "person"
     budget = replace(learner.budget, unit=Unit(info.unit))
     ids = np.arange(len(y)) // min(2, info.records_per_unit)
     return admit(vault, (x, y, ids) if person else (x, y), info, task, budget, like=like)

@@ -46,10 +46,10 @@ def partial_fit(learner: Any, X: Any, y: Any, ids: Any = None, classes: Iterable
             )
         learner.start(with_classes(learner.stream, classes))
     with_classes(learner.stream_, classes)
-    planned = learner.stream_.task(learner.learnt)
+    planned = learner.stream_.task(learner.tasks_learned)
     if planned is None:
         raise LearnerError(
-            f"all {learner.learnt} planned tasks are learnt; plan more of them in StreamInfo from the start"
+            f"all {learner.tasks_learned} planned tasks are learned; plan more of them in StreamInfo from the start"
         )
     x, vault = as_rows(X, learner.stream_, learner.model_), opened_vault(learner)
     check_not_learned(vault, learner.stream_, planned, type(learner).__name__)
@@ -65,8 +65,8 @@ def save(learner: Any, folder: str | Path) -> None:
 
     It may be published, and `from_release` resumes from it."""
     check_learned(learner)
-    goes_on = learner.stream_.task(learner.learnt) is not None
-    if learner.ledger is not None and learner.store is None and learner.holds and goes_on:
+    goes_on = learner.stream_.task(learner.tasks_learned) is not None
+    if learner.ledger is not None and learner.store is None and learner.has_memory and goes_on:
         warnings.warn(
             f"{type(learner).__name__} remembers records, and without store=FOLDER from the first task on they are in "
             "this process only: it can go on here, but not in another process",
@@ -132,7 +132,7 @@ def from_release(
 def opened_vault(learner: Any) -> Vault:
     """The vault of a learner that is used by itself, opened once."""
     if not hasattr(learner, "vault_"):
-        learned = learner.learnt if hasattr(learner, "tasks_") else 0
+        learned = learner.tasks_learned if hasattr(learner, "tasks_") else 0
         stream = learner.stream_ if hasattr(learner, "stream_") else learner.stream
         learner.vault_ = open_vault(learner.ledger, learner.store, stream, learned)
     vault: Vault = learner.vault_
@@ -162,7 +162,7 @@ def check_not_learned(vault: Vault, stream: StreamInfo, task: TaskInfo, method: 
     """Refuses a task that was learned to its end, in this process or another; an unfinished one is resumed."""
     if vault.ledger.grant_states(stream.name, task.name) == {"RELEASED"}:
         raise LearnerError(
-            f"task {task.name!r} of {stream.name!r} was learnt from already, as the ledger says; go on "
+            f"task {task.name!r} of {stream.name!r} was learned from already, as the ledger says; go on "
             f"with {method}.from_release(folder, ledger=…) from what save(folder) wrote after it"
         )
 
@@ -173,5 +173,5 @@ def check_charged(vault: Vault, release: Release) -> None:
         if vault.ledger.grant_states(release.info.name, task.name) is None:
             raise LearnerError(
                 f"this ledger knows nothing of task {task.name!r} of {release.info.name!r}, which the release has "
-                "learnt; give the one that was charged for it"
+                "learned; give the one that was charged for it"
             )

@@ -1,11 +1,12 @@
-"""The life of one task: its records are admitted, learnt from, released and settled.
+"""The life of one task: its records are admitted, learned from, released and settled.
 
-`TaskLoop` is the only place where a task is learnt from private records. `tacit.run`, `run_endless`, private tuning and
-`Learner.partial_fit` all use it; the first two override what they do besides (`tacit.experiment.runs.horizon`).
+`TaskLoop` is the only place where a task is learned from private records. `tacit.run`, `run_endless`, private tuning
+and `Learner.partial_fit` all use it; the first two override what they do besides
+(`tacit.experiment.runs.finite_and_endless`).
 
 Resuming. A crash at any moment loses time only. Work is billed before it reads a record and stays resumable until the
 release is saved (`Vault.until_saved`): the same calls then find their unfinished grants by fingerprint, replay the same
-random bits and are billed nothing twice. A task whose release was saved before the crash is not learnt again; `learn`
+random bits and are billed nothing twice. A task whose release was saved before the crash is not learned again; `learn`
 and `settle` with `released=True` repeat only what follows the save.
 """
 
@@ -32,10 +33,10 @@ class TaskLearner(Protocol):
 
     @property
     def certificate_(self) -> Certificate: ...
-    def like(self, task: TaskInfo) -> GradientPlan | None: ...
-    def public_dice(self, *numbers: int) -> AbstractContextManager[None]: ...
+    def representative_plan(self, task: TaskInfo) -> GradientPlan | None: ...
+    def seeded_randomness(self, *numbers: int) -> AbstractContextManager[None]: ...
     def learn(self, task: TaskInfo, block: Block, vault: Vault) -> Release: ...
-    def saved(self, block: Block, vault: Vault) -> None: ...
+    def on_saved(self, block: Block, vault: Vault) -> None: ...
 
 
 class TaskLoop:
@@ -69,7 +70,7 @@ class TaskLoop:
                 with self.clock.part("admit"):
                     visible, block = self.admit(task)
                 # Random layers outside the vault (of learners that are not private) draw the same when it is repeated.
-                with self.clock.part("learn"), self.learner.public_dice(task.info.number):
+                with self.clock.part("learn"), self.learner.seeded_randomness(task.info.number):
                     release = self.learner.learn(visible, block, self.vault)
                 self.save(release, block)
             with self.clock.part("evaluate"):
@@ -89,7 +90,7 @@ class TaskLoop:
         block = self.vault.find(self.facts.name, task.name)
         if released:  # the crash came before the work was marked
             self.vault.settle(block)
-        self.learner.saved(self.vault.find(self.facts.name, task.name, self.part), self.vault)
+        self.learner.on_saved(self.vault.find(self.facts.name, task.name, self.part), self.vault)
         return block
 
     def admit(self, task: Task) -> tuple[TaskInfo, Block]:
@@ -100,16 +101,16 @@ class TaskLoop:
         """
         planned = self.learner.stream_.task(task.info.number)
         assert planned is not None  # the caller asks for planned tasks only
-        like = self.learner.like(planned)
+        like = self.learner.representative_plan(planned)
         block = admit(self.vault, task.records, self.facts, task.info, self.budget, like=like, through=task.through)
         return self.prepare(task.info, block)
 
     def prepare(self, task: TaskInfo, block: Block) -> tuple[TaskInfo, Block]:
-        """Set aside records of an admitted block that are not learnt from; returns what the learner receives."""
+        """Set aside records of an admitted block that are not learned from; returns what the learner receives."""
         return task, block
 
     def save(self, release: Release, block: Block) -> None:
-        """Save the release: from here on the task is learnt."""
+        """Save the release: from here on the task is learned."""
 
     def evaluate(self, task: TaskInfo) -> None:
         """Measure accuracy after a task. Charged queries resume like the task itself."""

@@ -102,10 +102,10 @@ class Centralised(Learner):
         self.alone_ = each(tensors, "task", self.device)
 
     @property
-    def holds(self) -> bool:
+    def has_memory(self) -> bool:
         return self.scope == "all" and bool(self.blocks_)
 
-    def take_up(self, vault: Vault, part: str) -> None:
+    def reopen_memory(self, vault: Vault, part: str) -> None:
         if self.scope == "all" and len(self.tasks_) < len(self.stream_.tasks):
             self.blocks_ = [reopen_kept(vault, self.stream_, task, part) for task in self.tasks_]
 

@@ -62,9 +62,9 @@ class Joint(GradientLearner):
         return sum(one.size for one in self.stream_.tasks)
 
     @property
-    def holds(self) -> bool:
+    def has_memory(self) -> bool:
         return bool(self.blocks_)
 
-    def take_up(self, vault: Vault, part: str) -> None:
+    def reopen_memory(self, vault: Vault, part: str) -> None:
         if len(self.tasks_) < len(self.stream_.tasks):
             self.blocks_ = [reopen_kept(vault, self.stream_, task, part) for task in self.tasks_]

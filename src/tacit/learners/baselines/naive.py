@@ -19,7 +19,7 @@ class NaiveDPSGD(GradientLearner):
     """
 
     reference: ClassVar[str] = "Abadi et al. 2016, task after task"
-    forever: ClassVar[bool] = True
+    supports_endless: ClassVar[bool] = True
     remembers: ClassVar[bool] = False
     certifies: ClassVar[str] = "a record: the DP-SGD plan of its own task, once"
 
@@ -30,6 +30,6 @@ class NaiveDPSGD(GradientLearner):
             self.update(optimizer, grant.gradient())
         vault.drop(block)
 
-    def saved(self, block: Block, vault: Vault) -> None:
+    def on_saved(self, block: Block, vault: Vault) -> None:
         if self.stream_.endless:  # nothing reads them again, and they would pile up
             vault.retire(block)

@@ -2,7 +2,7 @@
 
 s_o ← s_o + Σ_{x of label o} f(x)/‖f(x)‖ + N(0, σ²I) for every label o of the task's public label space, whether or not
 it occurs, each with independent noise (Eq. 8; σ is a standard deviation). The predicted label is that whose sum has the
-largest cosine similarity with the input's features (Eq. 9), among the labels of the tasks learnt so far.
+largest cosine similarity with the input's features (Eq. 9), among the labels of the tasks learned so far.
 """
 
 from collections.abc import Mapping

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tacit.learners.closed_form.class_means import Means
-from tacit.learners.closed_form.second_moment import Moment, centred, eigen, symmetric
+from tacit.learners.closed_form.noisy_moment import Moment, centred, eigen, symmetric
 
 GRID = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 25.0, 100.0)
 SPLITS, SPREAD = 4, 0.5

@@ -30,9 +30,9 @@ from tacit.learners.base.inference import answering
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.weights import State
 from tacit.learners.closed_form import maps
+from tacit.learners.closed_form.noisy_moment import Moment
 from tacit.learners.closed_form.ridge import Objective, minimum
 from tacit.learners.closed_form.routing import Router, logarithm, mixture
-from tacit.learners.closed_form.second_moment import Moment
 from tacit.models.devices import check_device
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.vault import Block, SumPlan, Vault
@@ -170,7 +170,7 @@ class LifelongDP(Learner):
         self._pooled = None
         self.report(Step(task=task, step=1, of=1))
 
-    def saved(self, block: Block, vault: Vault) -> None:
+    def on_saved(self, block: Block, vault: Vault) -> None:
         """Retire the records: no later task reads them."""
         vault.retire(block)
 

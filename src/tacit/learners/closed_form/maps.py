@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import LearnerError
-from tacit.learners.base.features import FeatureMap, UnitNorm, feature_map
+from tacit.learners.base.frozen_features import FeatureMap, UnitNorm, feature_map
 from tacit.words import close
 
 BESIDE = 0.5

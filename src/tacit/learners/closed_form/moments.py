@@ -22,8 +22,8 @@ from tacit.learners.base import weights
 from tacit.learners.base.callbacks import Step
 from tacit.learners.closed_form.class_means import class_means
 from tacit.learners.closed_form.discriminant import discriminant
+from tacit.learners.closed_form.noisy_moment import Moment, packed, unpacked
 from tacit.learners.closed_form.prototypes import Prototypes
-from tacit.learners.closed_form.second_moment import Moment, packed, unpacked
 from tacit.privacy.accounting import calibrate, toeplitz
 from tacit.privacy.vault import Block, SumPlan, Vault
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError
 from tacit.learners.base import weights
-from tacit.learners.base.features import Spread, Standard, feature_map
+from tacit.learners.base.frozen_features import Spread, Standard, feature_map
 from tacit.learners.base.inference import answering
 from tacit.learners.base.taskwise import TaskWise
 from tacit.models.devices import check_device

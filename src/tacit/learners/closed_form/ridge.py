@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.learners.closed_form.second_moment import Moment, centred, eigen, packed, symmetric, unpacked
+from tacit.learners.closed_form.noisy_moment import Moment, centred, eigen, packed, symmetric, unpacked
 
 TRUST = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 2.0, 4.0, 8.0)
 """Candidates for c."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from tacit.learners.closed_form.noisy_moment import Moment, eigen
 from tacit.learners.closed_form.ridge import spectrum
-from tacit.learners.closed_form.second_moment import Moment, eigen
 
 TRUST = 0.4
 """Ridge λ relative to the edge of the noise spectrum."""

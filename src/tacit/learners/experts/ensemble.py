@@ -2,7 +2,7 @@
 
 Each task trains the network's trainable parameters (an adapter and a head on a frozen public backbone, or a linear
 layer on its features) with DP-SGD, from the same initial weights, over the task's own public labels. Predictions over
-the labels of all learnt tasks are post-processing; f_l(o) is the logit of model l for label o of its task:
+the labels of all learned tasks are post-processing; f_l(o) is the logit of model l for label o of its task:
 argmax   max_l f_l(o)                                                 (Eq. 10)
 median   max_l [f_l(o) − median_o' f_l(o')]                           (Eq. A41)
 entropy  Σ_l w_l f_l(o), w = softmax_l(−H_l), H_l the entropy of model l   (Zhao et al. 2024, Eq. 11, γ = 1)
@@ -83,8 +83,8 @@ class PEFTEnsemble(PerTaskModels, TaskWise):
         return slice(first, first + len(own)) if together else own.to(self.device)
 
     def scores(self, x: Tensor, task: TaskInfo | None = None) -> Tensor:
-        """The ensemble's answer, −∞ for labels of no task learnt; a known task is answered by its own model. While a
-        task is learnt its unfinished model counts too; where there is no model, the start is asked."""
+        """The ensemble's answer, −∞ for labels of no task learned; a known task is answered by its own model. While a
+        task is learned its unfinished model counts too; where there is no model, the start is asked."""
         rows = x.to(self.device)
         asked = list(zip(self.tasks_, self.experts_, strict=False))
         if self.learning_ is not None:

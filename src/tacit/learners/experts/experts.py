@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, PlanError
-from tacit.learners.base.features import UnitNorm
+from tacit.learners.base.frozen_features import UnitNorm
 from tacit.learners.base.gradient import Each, rounded_up
 from tacit.learners.base.weights import State, trained
 from tacit.learners.closed_form.routing import entropy, logarithm, mixture
@@ -113,13 +113,13 @@ class RoutedExperts(PerTaskModels):
         self.of_task_ = [first if e == second else e - (e > second) for e in self.of_task_]
 
     def scores(self, x: Tensor, task: TaskInfo | None = None) -> Tensor:
-        """Log-probabilities; where the task is given, by its own expert. While a task is learnt, by its expert alone:
+        """Log-probabilities; where the task is given, by its own expert. While a task is learned, by its expert alone:
         there is no router for it yet."""
         rows = x.to(self.device)
         if self.learning_ or not self.experts_:
             return super().scores(rows, task)
         if task is not None and task.number >= len(self.of_task_):
-            logits = self.outputs(rows, self.start_)  # nothing is learnt of this task yet
+            logits = self.outputs(rows, self.start_)  # nothing is learned of this task yet
             return logits.masked_fill(~self.mask(task).to(logits.device), -torch.inf)
         if task is not None:
             own = torch.nn.functional.one_hot(torch.tensor(task.number), len(self.of_task_))

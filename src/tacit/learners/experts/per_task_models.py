@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.learners.base import weights
-from tacit.learners.base.features import split
+from tacit.learners.base.frozen_features import split
 from tacit.learners.base.gradient import GradientLearner
 from tacit.learners.base.inference import answering
 from tacit.learners.base.weights import State, put, trained, under

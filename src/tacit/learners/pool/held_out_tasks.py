@@ -1,6 +1,6 @@
 """Held-out tasks (the paper's D^CV), on which each new learner of a pool is first trained.
 
-The held-out tasks are a separate stream with a certificate of its own; the certificate of the learnt stream only names
+The held-out tasks are a separate stream with a certificate of its own; the certificate of the learned stream only names
 them. Either they are public and read without noise, or all passes of all learners over them are committed before the
 first one.
 """
@@ -29,9 +29,9 @@ class HeldTasks:
 
     @classmethod
     def of(cls, blocks: Sequence[Block], vault: Vault, stream: StreamInfo) -> "HeldTasks":
-        """The labels that the stream has too are learnt as what they are, other labels beside them are skipped. A task
+        """The labels that the stream has too are learned as what they are, other labels beside them are skipped. A task
         that shares none with the stream (other classes) stands in for the stream's task of the same number: its labels
-        are learnt in the places of that task's."""
+        are learned in the places of that task's."""
         if not blocks:
             raise LearnerError("there is no held task to begin on; give the blocks of one or more, or fine_tune=None")
         outputs = {label: place for place, label in enumerate(stream.labels)}
@@ -57,7 +57,7 @@ class HeldTasks:
         return partial(placed, loss=loss, places=self.places.to(device))
 
     def said(self, vault: Vault) -> str:
-        """What a certificate of the stream that is learnt says of them."""
+        """What a certificate of the stream that is learned says of them."""
         one = self.blocks[0]
         if all(block.public for block in self.blocks):
             return f"learners also begin on stream {one.stream!r}, public held tasks: nothing is certified for them"

@@ -97,7 +97,7 @@ class InitialTraining:
         coins = torch.Generator().manual_seed(member.seed * 1009 + learner)
         steps = passes.steps_in(task, -(-len(records) // batch), steps=None, epochs=self.epochs)
         own = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-        with member.public_dice(learner):
+        with member.seeded_randomness(learner):
             for step, rows in zip(range(steps), passes.fresh(len(records), batch, coins), strict=False):
                 member.report(Step(task=task, step=step, of=steps, before=True))
                 x, y = (part.to(member.device) for part in records[rows])

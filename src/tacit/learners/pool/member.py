@@ -63,7 +63,7 @@ class Member(ProjectedReplay):
     turns_by: TurnSettings
     """When networks take turns."""
 
-    forever = True
+    supports_endless = True
     reference = "Hassanpour et al. 2022, Section IV"
     certifies = "nothing by itself: the pool certifies"
 

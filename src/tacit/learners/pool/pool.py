@@ -76,7 +76,7 @@ class Pool(ProjectionSettings, Learner):
     """Who answers where no task is given, or its network is gone: the mean of all networks' probabilities, or for each
     input the network whose answer has the least entropy."""
 
-    forever: ClassVar[bool] = True
+    supports_endless: ClassVar[bool] = True
     reference: ClassVar[str] = "Hassanpour et al. 2022, Section IV"
     claim: ClassVar[str] = "each learner's budget ≤ GPB, by the moments accountant over its own steps"
     certifies: ClassVar[str] = "a record: the larger of its training plan, for each learner of the task, and all reads "
@@ -112,7 +112,7 @@ class Pool(ProjectionSettings, Learner):
         return self.member_.memory_
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
-        if (reason := self.over(task.number)) is not None:
+        if (reason := self.stop_reason(task.number)) is not None:
             raise BudgetExceeded(f"nothing more may be spent: {reason}; the last release still answers")
         train, memory = self.memory_.split(block, vault)
         self._train_readers(task, train, vault)
@@ -152,20 +152,20 @@ class Pool(ProjectionSettings, Learner):
         return self.member_.consumption(task)
 
     @property
-    def wants_held(self) -> Literal["public", "charged"] | None:
+    def held_out_access(self) -> Literal["public", "charged"] | None:
         return self.fine_tune
 
-    def held(self, blocks: Sequence[Block], vault: Vault) -> None:
+    def receive_held_out(self, blocks: Sequence[Block], vault: Vault) -> None:
         """Takes the held-out tasks, each under its own labels. Where they are charged, all passes are committed."""
         self.initial_.take(blocks, vault, self.stream_)
 
-    def saved(self, block: Block, vault: Vault) -> None:
-        super().saved(block, vault)
+    def on_saved(self, block: Block, vault: Vault) -> None:
+        super().on_saved(block, vault)
         if self.stream_.endless:  # nothing reads the training part again, and such parts would pile up
             part = "train" if block.part == "all" else f"{block.part}/train"
             vault.retire(vault.find(block.stream, block.task, part))
 
-    def over(self, number: int) -> str | None:
+    def stop_reason(self, number: int) -> str | None:
         if self.rota_.answers(number) is not None:
             return None
         return f"this pool may have {self.rota_.learners} learner(s), and they have learned their {number} tasks"
@@ -196,14 +196,14 @@ class Pool(ProjectionSettings, Learner):
         """The tasks learned so far by the network that answers for them; on an endless stream, of those kept."""
         begun = sorted(self.pool_) if self.stream_.endless else range(max(self.pool_, default=-1) + 1)
         each = [self.rota_.own(number) for number in begun]
-        return [range(own.start, min(own.stop, self.learnt)) for own in each if own.start < self.learnt]
+        return [range(own.start, min(own.stop, self.tasks_learned)) for own in each if own.start < self.tasks_learned]
 
     def spent(self, number: int) -> float:
         """ε of a network's steps so far, by the moments accountant, as in the paper."""
         steps: Counter[tuple[float, float]] = Counter()
         for index in self.rota_.tasks(number):
             task = self.stream_.task(index)
-            if task is not None and index < self.learnt:
+            if task is not None and index < self.tasks_learned:
                 plan = self.plan(task)
                 steps[plan.rate, plan.noise] += plan.steps
         return moments_of(steps, self.budget.delta, LEARNER_ORDER)

@@ -112,7 +112,7 @@ def rota_by_budget(
 
 
 def _span(begin: int, first: int | None, end: int | None, priced: Priced, limit: float, delta: float) -> int:
-    """Number of tasks from `begin` that fit; `first` is a task with two readers that is learnt before them."""
+    """Number of tasks from `begin` that fit; `first` is a task with two readers that is learned before them."""
     spent: Counter[tuple[float, float]] = Counter()
     if first is not None:
         _add(spent, priced(first, 2))
@@ -124,7 +124,7 @@ def _span(begin: int, first: int | None, end: int | None, priced: Priced, limit:
             if span == 0:
                 before = "" if first is None else f" and the early start in task {first + 1}"
                 raise PlanError(
-                    f"learner_budget = {limit:g} is spent before a learner has learnt one task: task {begin + 1}"
+                    f"learner_budget = {limit:g} is spent before a learner has learned one task: task {begin + 1}"
                     f"{before} cost{'s' if first is None else ''} ε = {cost:.4g} by the moments accountant; use a "
                     "larger one, more noise or fewer steps"
                 )

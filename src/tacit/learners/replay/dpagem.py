@@ -26,7 +26,7 @@ class DPAGEM(ProjectedReplay):
     visible: Literal["average", "each"] = "average"
     """What of the memory's gradients is released: their average, or the gradient of each block."""
 
-    forever: ClassVar[bool] = True
+    supports_endless: ClassVar[bool] = True
     reference: ClassVar[str] = "Desai et al. 2021, DP-AGEM"
     claim: ClassVar[str] = "Lemma 1: ε_i + (T − i) ε'_i per task, their sum in all"
     certifies: ClassVar[str] = "a record: the larger of its training plan and all planned reads of its memory block"
@@ -36,7 +36,7 @@ class DPAGEM(ProjectedReplay):
 
     def claims(self) -> tuple[Claim, ...]:
         train, reference = self.claimed_pairs()[0]
-        return (desai_dp_agem(train, reference, self.budget.delta, 1, self.learnt),)
+        return (desai_dp_agem(train, reference, self.budget.delta, 1, self.tasks_learned),)
 
     def claimed(self) -> Claimed | None:
         if self.stream_.endless:

@@ -241,7 +241,7 @@ class DPCL(ProjectedReplay):
     memory: Literal["union", "block"] = "union"
     """How the memory is read: in one draw from all blocks, or one block a step."""
 
-    forever: ClassVar[bool] = True
+    supports_endless: ClassVar[bool] = True
     reference: ClassVar[str] = "Desai et al. 2021, Algorithm 1"
     claim: ClassVar[str] = "Lemma 2: ε_i + ε'_i per task, their sum in all"
     certifies: ClassVar[str] = "a record: the larger of its training plan and all planned reads of its memory block"
@@ -255,7 +255,7 @@ class DPCL(ProjectedReplay):
 
     def claims(self) -> tuple[Claim, ...]:
         train, reference = max(self.claimed_pairs(), key=sum)
-        return (desai_dp_cl(train, reference, self.budget.delta, 1, self.learnt),)
+        return (desai_dp_cl(train, reference, self.budget.delta, 1, self.tasks_learned),)
 
     def claimed(self) -> Claimed | None:
         if self.stream_.endless:

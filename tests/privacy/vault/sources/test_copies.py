@@ -9,7 +9,7 @@ import pytest
 
 from support.visits import CSV, declare
 from tacit.errors import DataError
-from tacit.experiment.owner.check import check
+from tacit.experiment.owner.declaration_check import check
 from tacit.privacy.vault.sources.copies import is_copy
 from tacit.privacy.vault.sources.declared import open_declared
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from support.visits import rows_of
 from tacit.cli import app
 from tacit.errors import DataError
-from tacit.experiment.owner.check import check
+from tacit.experiment.owner.declaration_check import check
 from tacit.experiment.owner.template import column_names
 from tacit.privacy.vault.sources import csv_file
 from tacit.privacy.vault.sources.declared import open_declared

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tacit.data.declared.declaration import Decimal, Declaration
-from tacit.data.declared.values import WHOLE
+from tacit.data.declared.parsing import WHOLE
 from tacit.data.samples import Array, Floats
 from tacit.data.stream import Label
 from tacit.errors import DataError

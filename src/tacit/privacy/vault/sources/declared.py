@@ -19,7 +19,7 @@ from tacit.privacy.vault.sources.copies import is_copy
 from tacit.privacy.vault.sources.declared_arrays import DeclaredArrays, NpzFile
 from tacit.privacy.vault.sources.image_folder import ImageFolder
 from tacit.privacy.vault.sources.source import DeclaredRows, Reader
-from tacit.privacy.vault.sources.tables import CSV, PARQUET, open_frame, open_table
+from tacit.privacy.vault.sources.table_reader import CSV, PARQUET, open_frame, open_table
 from tacit.words import nearest
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.data.declared.declaration import Declaration
-from tacit.data.declared.values import plain_name
+from tacit.data.declared.parsing import plain_name
 from tacit.data.samples import Array, Floats
 from tacit.data.tensors import tensor
 from tacit.errors import DataError

@@ -13,11 +13,11 @@ from support.visits import rows_of
 from tacit.cli import app
 from tacit.commands import declare_command
 from tacit.data.benchmarks import check as checking
-from tacit.data.benchmarks.check import listing
+from tacit.data.benchmarks.file_check import listing
 from tacit.data.benchmarks.named import NAMED
 from tacit.data.declared.declaration import Declaration
 from tacit.errors import DataError
-from tacit.experiment.owner.check import check
+from tacit.experiment.owner.declaration_check import check
 from tacit.experiment.owner.template import Answers, column_names, suggest, write_template
 from tacit.privacy.vault.sources.declared import open_declared
 

@@ -4,12 +4,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tacit.data.benchmarks.check import CheckResult, check_named
+from tacit.data.benchmarks.file_check import CheckResult, check_named
 from tacit.data.benchmarks.named import NAMED, entry
 from tacit.data.declared.declaration import Declaration
 from tacit.errors import DataError
 from tacit.privacy.vault.sources.declared import open_path, refuse_private_test_file
-from tacit.privacy.vault.sources.tables import Table
+from tacit.privacy.vault.sources.table_reader import Table
 from tacit.words import counted, listed
 
 

@@ -13,7 +13,7 @@ import yaml
 from support.visits import CSV, ROWS, declare, looks_right, rows_of
 from tacit import Budget, Declared, Ledger, Vault
 from tacit.errors import DataError
-from tacit.experiment.owner.check import check
+from tacit.experiment.owner.declaration_check import check
 from tacit.experiment.owner.preview import preview
 from tacit.privacy.vault.sources.declared import open_declared
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as arrow
 
 from tacit.data.declared.declaration import Decimal, Declaration, Encoding, Files
-from tacit.data.declared.values import plain_name
+from tacit.data.declared.parsing import plain_name
 from tacit.data.samples import Array, Floats
 from tacit.errors import DataError
 from tacit.privacy.vault.sources import columns

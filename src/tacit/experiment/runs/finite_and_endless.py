@@ -19,7 +19,7 @@ from tacit.experiment.config.endless_config import Endless
 from tacit.experiment.progress import OnEvent, Stop, Stopped
 from tacit.experiment.runs.checks import check_facts
 from tacit.experiment.runs.endless_folder import EndlessFolder
-from tacit.experiment.runs.evaluation import Accuracies, Evaluation, mean_of_learnt
+from tacit.experiment.runs.evaluation import Accuracies, Evaluation, mean_of_learned
 from tacit.experiment.runs.planning import SeedPlan, end_note
 from tacit.experiment.runs.record_counts import consumed
 from tacit.experiment.runs.reporting import Reporter
@@ -117,7 +117,7 @@ class FiniteLoop(TaskLoop):
             recertify(self._release_path(task), self.learner.certify(block, self.vault))
         self._delete_features(task)
         self.folder.note({"task": task.number, "settled": True})
-        accuracy = mean_of_learnt(self.accuracies, task.number)
+        accuracy = mean_of_learned(self.accuracies, task.number)
         self.reporter.report("task", task=task.number, name=task.name, accuracy=accuracy)
         return block
 
@@ -194,12 +194,12 @@ class EndlessLoop(TaskLoop):
         """Learn up to `goal` tasks in all, or as many as the budget and the learner allow.
 
         Returns:
-            Why nothing more can be learnt; None if the stream can go on.
+            Why nothing more can be learned; None if the stream can go on.
         """
         state = self.folder.state()
         ended: str | None = state.get("ended")
         done = self._restore(int(state.get("settled", 0)))
-        if self.learner.over(done) is not None:
+        if self.learner.stop_reason(done) is not None:
             ended = self._end(done)
         elif ended is None or state["head"] != self.vault.ledger.head.hash:  # otherwise the answer has not changed
             self.reporter.report("begin", task=done)
@@ -209,8 +209,8 @@ class EndlessLoop(TaskLoop):
         return ended
 
     def prepare(self, task: TaskInfo, block: Block) -> tuple[TaskInfo, Block]:
-        if self.learner.wants_shown:
-            self.tests.show(self.learner, task.number)
+        if self.learner.needs_public_records:
+            self.tests.give_public_records(self.learner, task.number)
         return task, block
 
     def save(self, release: Release, block: Block) -> None:
@@ -236,16 +236,16 @@ class EndlessLoop(TaskLoop):
             {"task": task.number, "name": task.name, "accuracy": self.accuracies,
              "epsilon": _finite(self.reporter.epsilon), **consumed(self.learner, task), **times}
         )  # fmt: skip
-        learnt = task.number + 1
-        self._write_state(learnt, None)
-        self.folder.forget(learnt, self.config.keep)
+        learned = task.number + 1
+        self._write_state(learned, None)
+        self.folder.forget(learned, self.config.keep)
         values = {"accuracy": self.accuracy, "read": reads, "remembered": remembered}
         self.reporter.report("task", task=task.number, name=task.name, **values)
         return block
 
     def _learn_on(self, done: int, goal: int | None) -> str | None:
         """Learn task after task; returns why the stream ended, unless the goal was reached."""
-        while self.learner.over(done) is None:
+        while self.learner.stop_reason(done) is None:
             if goal is not None and done >= goal:
                 return None
             self.stop.check()
@@ -264,19 +264,19 @@ class EndlessLoop(TaskLoop):
 
     def _end(self, done: int) -> str:
         """End after the learner's last task: all records that it holds are retired. It may be repeated."""
-        self.learner.let_go(self.vault)
-        ended = f"the stream ends after task {done}: {self.learner.over(done)}"
+        self.learner.retire_records(self.vault)
+        ended = f"the stream ends after task {done}: {self.learner.stop_reason(done)}"
         self._write_state(done, ended)
         return ended
 
     def _restore(self, settled: int) -> int:
         """Resume from the last release; returns the number of released tasks."""
-        done = self.folder.learnt
+        done = self.folder.tasks_learned
         if done:
             last = Release.load(self.folder.last)
             check_facts(last, self.facts)
             # After the learner's last task its records are retired: there may be none left to reopen.
-            over = self.learner.over(done) is not None
+            over = self.learner.stop_reason(done) is not None
             self.learner.restore(last.tensors, last.tasks, None if over else self.vault)
             self.learner.certificate_ = last.certificate
             state = self.folder.state()
