@@ -160,7 +160,7 @@ def test_fifty_kills_change_nothing(tmp_path: Path) -> None:
     learned = lines(folder)[-1]["task"] + 2
     assert learned > 10, "the lives are too short"
     found, once = go_on(folder, learned), go_on(whole, learned)
-    assert (found.tasks_learned, found.accuracy) == (once.tasks_learned, once.accuracy) == (learned, once.accuracy)
+    assert (found.learned, found.accuracy) == (once.learned, once.accuracy) == (learned, once.accuracy)
     assert weights(folder) == weights(whole)
     kept = [{key: value for key, value in line.items() if key != "seconds"} for line in lines(folder)]
     assert kept == [{key: value for key, value in line.items() if key != "seconds"} for line in lines(whole)]
@@ -295,7 +295,7 @@ def test_when_nothing_more_may_be_spent(tmp_path: Path) -> None:
 
     first = again()
     assert (
-        first.tasks_learned == 3 and first.ended is not None and "all learners have spent what is theirs" in first.ended
+        first.learned == 3 and first.ended is not None and "all learners have spent what is theirs" in first.ended
     )
     before, state = weights(folder), (folder / "state.json").read_bytes()
     with Ledger(folder / "private" / "throwaway.ledger", keys=KeyRing.for_tests(0)) as ledger:
@@ -322,11 +322,11 @@ def test_it_tries_again_when_the_ledger_has_changed(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(NaiveDPSGD, "fit", refused)
     assert run_endless(config(), tmp_path, stream=blobs()).ended is not None
     monkeypatch.setattr(NaiveDPSGD, "fit", fit)
-    assert run_endless(config(), tmp_path, stream=blobs(), resume=True, tasks=4).tasks_learned == 2
+    assert run_endless(config(), tmp_path, stream=blobs(), resume=True, tasks=4).learned == 2
     with Ledger(tmp_path / "private" / "throwaway.ledger", keys=KeyRing.for_tests(0)) as ledger:
         ledger.adopt(ledger.policy.__class__(allow_unsafe=True), by="owner", why="test")
     found = run_endless(config(), tmp_path, stream=blobs(), resume=True, tasks=4)
-    assert (found.tasks_learned, found.ended) == (4, None)
+    assert (found.learned, found.ended) == (4, None)
 
 
 def test_nothing_is_kept_where_nothing_was_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +349,7 @@ def test_it_stops_between_two_steps_and_goes_on(tmp_path: Path) -> None:
         run_endless(config(), tmp_path / "stopped", stream=blobs(), progress=hear, stop=stop)
     found = run_endless(config(), tmp_path / "stopped", stream=blobs(), resume=True, tasks=4)
     once = run_endless(config(), tmp_path / "once", stream=blobs(), tasks=4)
-    assert (found.tasks_learned, found.accuracy) == (once.tasks_learned, once.accuracy)
+    assert (found.learned, found.accuracy) == (once.learned, once.accuracy)
     assert weights(tmp_path / "stopped") == weights(tmp_path / "once")
 
 
@@ -383,7 +383,7 @@ def test_learners_that_plan_ahead_refuse() -> None:
 def test_a_pool_at_its_end(tmp_path: Path) -> None:
     few = config(learner=POOL | {"learners": 1})
     found = run_endless(few, tmp_path, stream=blobs())
-    assert found.tasks_learned == 3 and found.ended is not None and "may have 1 learner(s)" in found.ended
+    assert found.learned == 3 and found.ended is not None and "may have 1 learner(s)" in found.ended
     assert run_endless(few, tmp_path, stream=blobs(), resume=True) == found
     with Ledger(tmp_path / "private" / "throwaway.ledger", keys=KeyRing.for_tests(0)) as ledger:
         check_books(ledger, 3, 2.0)
@@ -416,7 +416,7 @@ def test_an_erasure_that_was_interrupted_is_finished(tmp_path: Path, monkeypatch
     blocks = tmp_path / "private/store/blocks"
     assert list(blocks.iterdir())
     again = run_endless(few, tmp_path, stream=blobs(), resume=True)
-    assert again.tasks_learned == 3 and again.ended is not None and not list(blocks.iterdir())
+    assert again.learned == 3 and again.ended is not None and not list(blocks.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -485,7 +485,7 @@ def test_as_a_person_calls_it(tmp_path: Path) -> None:
     for _ in range(2):
         end = tacit("run", folder, "--resume", "--json")
         assert end.exit_code == 0 and "the stream ends after task 3: this pool may have 1 learner(s)" in end.stderr
-        assert json.loads(end.stdout)["learnt"] == 3 and json.loads(end.stdout)["ended"]
+        assert json.loads(end.stdout)["learned"] == 3 and json.loads(end.stdout)["ended"]
     for call, sentence in (
         (("run", folder), "holds a run already"),
         (("run", folder, "--resume", "--until", "task-9"), "--until task-9 is for a single run"),

@@ -14,7 +14,6 @@ from tacit.privacy.accounting.events import (
     additive_delta,
     coin_flip,
     compose,
-    event_hash,
     from_json,
     gaussian,
     is_planning_only,
@@ -57,7 +56,6 @@ def test_every_event_comes_back_bit_for_bit(event: dp_event.DpEvent) -> None:
     back = from_json(text)
     assert back == event
     assert to_json(back) == text
-    assert event_hash(back) == event_hash(event)
 
 
 def test_text_is_canonical_and_stable() -> None:
@@ -70,8 +68,7 @@ def test_text_is_canonical_and_stable() -> None:
         '"times":600,"type":"repeated"}'
     )
     assert json.loads(to_json(repeat_and_select(gaussian(2), 20, math.inf)))["shape"] == "poisson"
-    assert event_hash(gaussian(1.1)) == "736b36686b7fde90dc6bb24cf60f9d76ea49f919b0d3f458774d4f5b42feda5e"
-    assert event_hash(gaussian(1.1)) != event_hash(gaussian(math.nextafter(1.1, 2)))
+    assert to_json(gaussian(1.1)) != to_json(gaussian(math.nextafter(1.1, 2)))
 
 
 @pytest.mark.parametrize(

@@ -63,17 +63,21 @@ def test_many_adaptive_charges_never_pass_the_curve() -> None:
 
 def test_one_order_is_enough_to_refuse() -> None:
     made = RenyiFilter(orders=(2.0, 4.0), limits=(1.0, 2.0))
-    assert made.admits((0.5, 0.5), (0.5, 1.5))
-    assert not made.admits((0.5, 0.5), (0.5, 1.6))
-    assert not made.admits((0.5, 0.5), (math.nextafter(0.5, 1), 0.0))
+
+    def admits(*curves: tuple[float, float]) -> bool:
+        return made.admits_units(*map(cost_units, curves))
+
+    assert admits((0.5, 0.5), (0.5, 1.5))
+    assert not admits((0.5, 0.5), (0.5, 1.6))
+    assert not admits((0.5, 0.5), (math.nextafter(0.5, 1), 0.0))
     for bad in (math.nan, math.inf, -0.1):
-        assert not made.admits((0.0, 0.0), (bad, 0.0))
-        assert not made.admits((bad, 0.0), (0.0, 0.0))
+        assert not admits((0.0, 0.0), (bad, 0.0))
+        assert not admits((bad, 0.0), (0.0, 0.0))
     assert made.admits_units((0, 0), (UNITS, 2 * UNITS))
     assert not made.admits_units((1, 0), (UNITS, 0))
     assert not made.admits_units((0, 0), (-1, 0))
     with pytest.raises(ValueError):
-        made.admits((0.0,), (0.0,))
+        made.admits_units((0,), (0,))
 
 
 def test_poisson_under_replace_one_is_refused() -> None:
@@ -81,7 +85,6 @@ def test_poisson_under_replace_one_is_refused() -> None:
     made, charge = RenyiFilter.for_budget(budget), poisson_gaussian(1e-6, 1e3, 1)
     cost = made.cost(charge, budget.adjacency)
     assert set(cost) == {math.inf}
-    assert not made.admits((0.0,) * len(cost), cost)
     assert not made.admits_units((0,) * len(cost), cost_units(cost))
     with pytest.raises(PlanError, match="commit"):
         RenyiFilter.for_budget(budget, like=charge)

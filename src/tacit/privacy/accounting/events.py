@@ -10,7 +10,6 @@ Formal guarantees:
 * NaN, negative and infinite parameters are refused on encoding and on decoding.
 """
 
-import hashlib
 import json
 import math
 import numbers
@@ -165,11 +164,6 @@ def from_json(text: str) -> dp_event.DpEvent:
         return _decode(json.loads(text))
     except (json.JSONDecodeError, RecursionError, TypeError) as error:
         raise PlanError(f"an event must be the text of to_json, got {str(text)[:80]!r} ({error})") from None
-
-
-def event_hash(event: dp_event.DpEvent) -> str:
-    """SHA-256 of the canonical text, in hexadecimal."""
-    return hashlib.sha256(to_json(event).encode()).hexdigest()
 
 
 def _children(event: dp_event.DpEvent) -> list[dp_event.DpEvent]:

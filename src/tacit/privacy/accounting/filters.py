@@ -113,12 +113,6 @@ class RenyiFilter:
         """The cost of a charge at the kept orders, without its additive δ; infinite where no bound is known."""
         return rdp_curve(event, adjacency, self.orders)
 
-    def admits(self, spent: Sequence[float], cost: Sequence[float]) -> bool:
-        """Whether a charge fits at *every* kept order. NaN, infinite and negative costs never do."""
-        rows = list(zip(spent, cost, self.limits, strict=True))
-        valid = all(math.isfinite(number) and number >= 0 for row in rows for number in row)
-        return valid and all(Fraction(s) + Fraction(c) <= Fraction(b) for s, c, b in rows)
-
     def less(self, event: DpEvent, adjacency: Adjacency) -> Self | None:
         """The filter that is left after a charge, rounded down; None if the charge does not fit."""
         cost = cost_units(self.cost(event, adjacency))
