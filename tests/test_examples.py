@@ -16,7 +16,14 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("program", EXAMPLES, ids=lambda path: path.stem)
+SLOW = {"monthly_releases"}
+"""It starts a process for each month."""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param(file, id=file.stem, marks=[pytest.mark.slow] * (file.stem in SLOW)) for file in EXAMPLES],
+)
 def test_an_example_runs(program: Path, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TACIT_LEDGER"}
     done = subprocess.run(

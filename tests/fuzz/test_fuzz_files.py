@@ -43,7 +43,7 @@ def declaration_holds(tree: Any) -> None:
         raises_only_sentences(lambda: [rows_of(task) for task in open_declared(folder / "visits.yaml")])
 
 
-@profile(300)
+@profile(120)
 @given(changed(DECLARED))
 def test_any_declaration(tree: Any) -> None:
     declaration_holds(tree)

@@ -48,7 +48,7 @@ def ledger_holds(data: st.DataObject) -> None:
         sound(line, tacit(line))
 
 
-@profile(150)
+@profile(60)
 @given(st.data())
 def test_any_damage_to_a_ledger(data: st.DataObject) -> None:
     ledger_holds(data)
@@ -85,7 +85,7 @@ def release_holds(data: st.DataObject) -> None:
             sound(line, tacit(line))
 
 
-@profile(150)
+@profile(60)
 @given(st.data())
 def test_any_damage_to_a_release(data: st.DataObject) -> None:
     release_holds(data)
@@ -137,7 +137,7 @@ def run_folder_holds(data: st.DataObject) -> None:
             assert charged(folder / "half.ledger") == before or going_on or released
 
 
-@profile(150)
+@profile(60)
 @given(st.data())
 def test_any_damage_to_a_run_folder(data: st.DataObject) -> None:
     run_folder_holds(data)

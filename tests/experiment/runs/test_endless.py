@@ -294,9 +294,7 @@ def test_when_nothing_more_may_be_spent(tmp_path: Path) -> None:
         return run_endless(short, folder, stream=blobs(), resume=True, progress=heard.append)
 
     first = again()
-    assert (
-        first.learned == 3 and first.ended is not None and "all learners have spent what is theirs" in first.ended
-    )
+    assert first.learned == 3 and first.ended is not None and "all learners have spent what is theirs" in first.ended
     before, state = weights(folder), (folder / "state.json").read_bytes()
     with Ledger(folder / "private" / "throwaway.ledger", keys=KeyRing.for_tests(0)) as ledger:
         check_books(ledger, 3, 2.0)
