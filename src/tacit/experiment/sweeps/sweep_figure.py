@@ -79,8 +79,13 @@ def _curves(axes: Any, curves: Mapping[str, np.ndarray], *, scale: float, ylabel
         if len(rows) > 1:
             spread = scale * rows.std(0, ddof=1)
             axes.fill_between(x, mean - spread, mean + spread, color=_style(place)["color"], alpha=0.15, linewidth=0)
+    _over_tasks(axes, ylabel)
+
+
+def _over_tasks(axes: Any, ylabel: str) -> None:
     axes.set_xlabel("tasks learned")
     axes.set_ylabel(ylabel)
+    axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _accuracy(done: Named, reference: str | None) -> list[Panel]:
@@ -132,8 +137,7 @@ def _p(done: Named, _reference: str | None) -> list[Panel]:
             axes.plot(x, row[0], label=name, linewidth=1.8, marker="o", markersize=3, **_style(place))
         axes.axhline(0.05, color="black", linewidth=0.8, linestyle=":")
         axes.set_yscale("log")
-        axes.set_xlabel("tasks learned")
-        axes.set_ylabel("p against the baseline (tasks are not independent samples)")
+        _over_tasks(axes, "p against the baseline (tasks are not independent samples)")
 
     return [panel]
 
