@@ -65,6 +65,7 @@ def reproduce(
 
 def _list(folder: Path, *, as_json: bool) -> None:
     """Prints every table and figure: whether it has been run, and which data is missing."""
+    from tacit.data.benchmarks.named import way_out
     from tacit.experiment.sweeps.reproduction import catalogue, missing_data
 
     missing = missing_data()
@@ -82,7 +83,10 @@ def _list(folder: Path, *, as_json: bool) -> None:
         return out.print_json(data=rows)
     wide = max(len(str(row["name"])) for row in rows)
     for row in rows:
-        state = f"missing: {', '.join(row['missing'])}" if row["missing"] and row["state"] != "done" else row["state"]
-        about = textwrap.shorten(str(row["about"]), max(20, out.width - wide - 24), placeholder=" …")
-        color = {"done": "green", "in part": "yellow", "not run": "dim"}.get(str(state), "yellow")
-        out.print(Text.assemble((f"{row['name']:<{wide}}  ", "bold"), (f"{state:<18}  ", color), about))
+        state = "missing data" if row["missing"] and row["state"] != "done" else str(row["state"])
+        about = textwrap.shorten(str(row["about"]), max(20, out.width - wide - 16), placeholder=" …")
+        color = {"done": "green", "not run": "dim"}.get(state, "yellow")
+        words = about if out.is_terminal else str(row["about"])
+        out.print(Text.assemble((f"{row['name']:<{wide}}  ", "bold"), (f"{state:<12}  ", color), words))
+    for needed in sorted({name for names in missing.values() for name in names}):
+        out.print(f"{needed}: {way_out(needed)}", style="yellow")
