@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.commands import attack_command, presets_command, run_command, sweep_command, tune_command
+from tacit.commands import attack_command, presets_command, reproduce_command, run_command, sweep_command, tune_command
 from tacit.commands.audit_commands import audit
 from tacit.commands.budget_commands import budget
 from tacit.commands.certificate_commands import certificate
@@ -37,6 +37,7 @@ GROUPS = {
 app.command("run")(run_command.run)
 app.command("sweep")(sweep_command.sweep)
 app.command("presets")(presets_command.presets)
+app.command("reproduce")(reproduce_command.reproduce)
 app.command("tune")(tune_command.tune)
 app.command("attack")(attack_command.attack)
 for name, group in GROUPS.items():

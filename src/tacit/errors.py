@@ -1,5 +1,7 @@
 """The errors that tacit raises. A message is one sentence with the offending value and what to do about it."""
 
+OUT_OF_MEMORY = "the GPU ran out of memory; what was learned is kept: repeat the command with fewer --processes"
+
 
 class TacitError(Exception):
     """Base class of all errors that tacit raises on purpose."""

@@ -96,7 +96,7 @@ def run(
         if isinstance(config, Accumulation):
             with display(err, quiet=quiet) as progress:
                 curves = config.target()[1](path, **config.options, progress=progress)
-            return _show_curves(config.kind, curves, as_json=as_json)
+            return show_curves(config.kind, curves, as_json=as_json)
         cap = unit_cap if resume else ask_unit_cap(unit_cap, ledger, config)
         if isinstance(config, Endless):
             with display(err, quiet=quiet) as progress:
@@ -148,7 +148,8 @@ def _check_applicable(
         raise ConfigError(f"--moved and --data are for a single run, {kind}; omit them")
 
 
-def _show_curves(kind: str, results: Any, *, as_json: bool) -> None:
+def show_curves(kind: str, results: Any, *, as_json: bool) -> None:
+    """Prints the values after the last task of a configuration that computes curves."""
     from tacit.experiment.papers import accounting_table
 
     if as_json:

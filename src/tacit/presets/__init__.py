@@ -5,3 +5,5 @@ from pathlib import Path
 PRESETS = Path(__file__).parent
 REFERENCE = "reference"
 """The name of the file with a paper's own tables, among its presets."""
+REPRODUCTION = "reproduction"
+"""The name of the file that lists the papers' tables and figures."""

@@ -1,19 +1,22 @@
 """A sweep runs every cell once, goes on where it was, and says of each how it stands."""
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from typer.testing import CliRunner
 
 from support.blobs import make_config
 from tacit.cli import app
-from tacit.errors import ConfigError
+from tacit.errors import OUT_OF_MEMORY, ConfigError
 from tacit.experiment.config.config import Config, Sweep
 from tacit.experiment.config.validation import validated
 from tacit.experiment.progress import Stop, Stopped
+from tacit.experiment.runs import worker
 from tacit.experiment.sweeps import comparison
 from tacit.experiment.sweeps import sweep as module
 from tacit.experiment.sweeps.sweep import cell_name, cells_of, sweep
@@ -95,6 +98,44 @@ def test_it_goes_on_and_tries_failed_cells_again(tmp_path: Path, monkeypatch: py
     runs.fail = set()
     assert {cell.status for cell in sweep(four, tmp_path, processes=1)} == {"done"}
     assert runs.asked[3:] == ["steps=2", "steps=3", "steps=4"]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_cells_without_gpu_memory_do_not_stop_the_others(
+    processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside others, they are resumed alone; alone, they are tried again by the next call."""
+    asked: list[str] = []
+
+    class Full(Runs):
+        def __call__(self, config: Config, folder: Path, *, stop: Stop, **named: Any) -> Any:
+            asked.append(folder.name)
+            if folder.name == "steps=1" and asked.count(folder.name) == 1:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            self.asked = []
+            return super().__call__(config, folder, stop=stop, **named)
+
+    monkeypatch.setattr(module, "run", Full())
+    two = plan(grid={"learner.steps": [1, 2]})
+    cells = sweep(two, tmp_path, processes=processes)
+    if processes == 1:
+        assert [cell.status for cell in cells] == [f"failed: {OUT_OF_MEMORY}", "done"]
+        cells = sweep(two, tmp_path, processes=1)
+    assert {cell.status for cell in cells} == {"done"}
+    assert sorted(asked) == ["steps=1", "steps=1", "steps=2"]
+
+
+def test_a_worker_without_gpu_memory_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("tacit.experiment.runs.runner.run_seed", full)
+    monkeypatch.setattr(worker, "_until_input_ends", lambda stop: None)
+    monkeypatch.setattr(worker.signal, "signal", lambda *_: None)
+    assert worker.main(str(tmp_path), "0", "", "") == 1
+    assert json.loads(capsys.readouterr().out) == {"error": OUT_OF_MEMORY}
 
 
 def test_the_folder_alone_is_enough_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

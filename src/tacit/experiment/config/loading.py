@@ -16,7 +16,7 @@ from tacit.experiment.config.config import Accumulation, Config, Sweep
 from tacit.experiment.config.endless_config import Endless
 from tacit.experiment.config.validation import validated
 from tacit.experiment.files import Plain, read
-from tacit.presets import PRESETS, REFERENCE
+from tacit.presets import PRESETS, REFERENCE, REPRODUCTION
 from tacit.privacy.vault.sources.declared import open_declared
 from tacit.words import nearest
 
@@ -58,7 +58,7 @@ def presets() -> list[Preset]:
 
 
 def preset_names() -> list[str]:
-    files = (path for path in PRESETS.rglob("*.yaml") if path.stem != REFERENCE)
+    files = (path for path in PRESETS.rglob("*.yaml") if path.stem not in (REFERENCE, REPRODUCTION))
     return sorted(path.relative_to(PRESETS).with_suffix("").as_posix() for path in files)
 
 

@@ -9,7 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import TacitError
+import torch
+
+from tacit.errors import OUT_OF_MEMORY, TacitError
 from tacit.experiment.progress import Stop, Stopped
 
 
@@ -34,6 +36,9 @@ def main(folder: str, seed: str, ledger: str, goal: str) -> int:
         return 130
     except TacitError as error:
         _write({"error": str(error)}, stop)
+        return 1
+    except torch.OutOfMemoryError:
+        _write({"error": OUT_OF_MEMORY}, stop)
         return 1
     return 0
 

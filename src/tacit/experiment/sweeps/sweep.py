@@ -1,9 +1,9 @@
 """`sweep(plan, folder)`: one run for each cell of a grid, each in a folder of its own, and one table of them all.
 
 A sweep can be ended and called again at any time: finished cells are kept, unfinished ones are resumed, failed ones are
-tried again. `cells.csv` is rewritten after every cell and says whether each is done, failed or not run. `sweep.yaml`
-holds the plan, so that the folder alone is enough to continue. With a section `attacks`, the releases of finished cells
-are then attacked (`attacked_cells`).
+tried again. A cell that ran out of GPU memory beside others is resumed alone. `cells.csv` is rewritten after every cell
+and says whether each is done, failed or not run. `sweep.yaml` holds the plan, so that the folder alone is enough to
+continue. With a section `attacks`, the releases of finished cells are then attacked (`attacked_cells`).
 """
 
 import hashlib
@@ -17,9 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
-from tacit.errors import ConfigError, TacitError
+from tacit.errors import OUT_OF_MEMORY, ConfigError, TacitError
 from tacit.experiment.config.changes import override
 from tacit.experiment.config.config import Config, Sweep
 from tacit.experiment.config.loading import SWEEP, checked, plain
@@ -104,6 +105,9 @@ def sweep(
         else:
             with ThreadPoolExecutor(at_once) as pool:
                 list(pool.map(finish, cells))
+            for cell in cells:  # alone, it has the whole GPU
+                if cell.status == f"failed: {OUT_OF_MEMORY}":
+                    finish(cell)
         if plan.attacks is not None:
             learned = [cell for cell in cells if cell.status == DONE]
             attack_cells(learned, plan.attacks, at_once=at_once, late=late, progress=report, stop=stop)
@@ -214,6 +218,8 @@ def _run(cell: Cell, ledger: str | Path | None, *, threads: int, separate: bool,
         return
     except TacitError as error:
         cell.status = f"failed: {error}"
+    except torch.OutOfMemoryError:
+        cell.status = f"failed: {OUT_OF_MEMORY}"
 
 
 def _short(value: Any) -> str:

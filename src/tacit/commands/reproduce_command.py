@@ -1,0 +1,92 @@
+"""`tacit reproduce`: makes the tables and figures of the papers."""
+
+import textwrap
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from tacit.commands.console import err, out, resume_hint
+from tacit.commands.options import Json, Processes, Quiet
+from tacit.commands.run_command import show_curves
+from tacit.commands.sweep_command import show_cells
+
+
+def _complete_item(incomplete: str) -> list[str]:
+    from tacit.experiment.sweeps.reproduction import catalogue
+
+    return [item.name for item in catalogue() if item.name.startswith(incomplete)]
+
+
+def reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PAPER/ITEM",
+            autocompletion=_complete_item,
+            help="A table or figure, such as desai2021/table-1. Default: list all of them.",
+        ),
+    ] = None,
+    folder: Annotated[Path, typer.Option("--out", help="The folder of all reproductions.")] = Path("runs/reproduce"),
+    processes: Processes = None,
+    limit_minutes: Annotated[
+        float | None, typer.Option(min=0, help="Start no further run after this many minutes.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Make a table or figure of one of the five papers, with the paper's numbers beside those measured here.
+
+    Runs what is missing, prints the table and draws the figure. Repeating the command continues where it stopped; once
+    everything has run, it only prints.
+
+    \b
+    tacit reproduce
+    tacit reproduce desai2021/figure-2a
+    tacit reproduce lai2022/table-1-mnist --limit-minutes 30
+    """
+    from tacit.experiment.display import display
+    from tacit.experiment.sweeps import reproduction
+
+    if name is None:
+        return _list(folder, as_json=as_json)
+    item = reproduction.find(name)
+    with resume_hint(f"continue with: tacit reproduce {name}"), display(err, quiet=quiet) as progress:
+        found = reproduction.reproduce(
+            item, folder, processes=processes, limit_minutes=limit_minutes, progress=progress
+        )
+    if found.figure is not None and not as_json:
+        out.print(f"figure: {found.figure}")
+    if found.cells is None:
+        return show_curves(item.plan.kind, found.curves, as_json=as_json)
+    show_cells(list(found.cells), item.folder(folder), getattr(item.plan, "reference", None), as_json=as_json)
+
+
+def _list(folder: Path, *, as_json: bool) -> None:
+    """Prints every table and figure: whether it has been run, and which data is missing."""
+    from tacit.data.benchmarks.named import way_out
+    from tacit.experiment.sweeps.reproduction import catalogue, missing_data
+
+    missing = missing_data()
+    rows = [
+        {
+            "name": item.name,
+            "about": item.about,
+            "preset": item.preset,
+            "state": item.state(folder),
+            "missing": list(missing.get(item.preset, ())),
+        }
+        for item in catalogue()
+    ]
+    if as_json:
+        return out.print_json(data=rows)
+    wide = max(len(str(row["name"])) for row in rows)
+    for row in rows:
+        state = "missing data" if row["missing"] and row["state"] != "done" else str(row["state"])
+        about = textwrap.shorten(str(row["about"]), max(20, out.width - wide - 16), placeholder=" …")
+        color = {"done": "green", "not run": "dim"}.get(state, "yellow")
+        words = about if out.is_terminal else str(row["about"])
+        out.print(Text.assemble((f"{row['name']:<{wide}}  ", "bold"), (f"{state:<12}  ", color), words))
+    for needed in sorted({name for names in missing.values() for name in names}):
+        out.print(f"{needed}: {way_out(needed)}", style="yellow")

@@ -1,0 +1,101 @@
+"""`tacit reproduce`: every item has a preset, what is missing is run, a second call only reads, figures are drawn."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from support.blobs import make_config
+from tacit.cli import app
+from tacit.errors import ConfigError
+from tacit.experiment.config.config import Accumulation, Sweep
+from tacit.experiment.config.loading import load, preset_names
+from tacit.experiment.papers import accumulation
+from tacit.experiment.sweeps import reproduction
+from tacit.experiment.sweeps import sweep as sweeps
+from tacit.experiment.sweeps.reproduction import Item, catalogue, find, reproduce
+
+BASE = make_config(learner={"method": "NaiveDPSGD", "steps": 3, "batch": 20}, seeds=2).plain()
+
+
+def item(folder: Path, **values: Any) -> Item:
+    """An item whose preset is a small sweep."""
+    file = folder / "small.yaml"
+    cells = [{"budget.epsilon": 0.5}, {"budget.epsilon": 2.0}]
+    content = {"kind": "sweep", "name": "small", "base": BASE, "cells": cells, "baseline": {"budget.epsilon": 0.5}}
+    file.write_text(yaml.safe_dump(content))
+    return Item(name="paper/table", preset=str(file), about="a small table", **values)
+
+
+def test_every_item_has_a_preset_that_loads() -> None:
+    items = catalogue()
+    assert len({one.name for one in items}) == len(items)
+    assert {one.name.partition("/")[0] for one in items} == {
+        "desai2021", "phan2019", "lai2022", "hassanpour2022", "tobaben2025"
+    }  # fmt: skip
+    for one in items:
+        assert one.preset in preset_names(), one
+        assert isinstance(one.plan, Accumulation if one.shows == "curves" else Sweep), one
+        assert one.shows != "attacks" or getattr(one.plan, "attacks", None) is not None, one
+        assert one.shows != "p" or getattr(one.plan, "baseline", None) is not None, one
+
+
+def test_every_sweep_beside_a_table_of_a_paper_is_an_item() -> None:
+    plans = {name: load(name) for name in preset_names()}
+    beside = {name for name, plan in plans.items() if isinstance(plan, Sweep) and plan.reference is not None}
+    assert beside <= {one.preset for one in catalogue()}
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean desai2021/table-1"):
+        find("desai2021/tabel-1")
+
+
+def test_what_is_missing_is_run_and_a_second_call_only_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, out = item(tmp_path), tmp_path / "out"
+    assert one.state(out) == "not run"
+    reproduce(one, out, processes=1, limit_minutes=0)  # too late for any run
+    assert one.state(out) == "not run" and not one.figure(out).exists()
+    calls: list[str] = []
+    run = sweeps.run
+
+    def counted(*given: Any, **named: Any) -> Any:
+        calls.append(str(given[1]))
+        return run(*given, **named)
+
+    monkeypatch.setattr(sweeps, "run", counted)
+    found = reproduce(one, out, processes=1)
+    assert len(calls) == 2 and one.state(out) == "done"
+    assert found.cells is not None and [cell.status for cell in found.cells] == ["done", "done"]
+    assert found.figure == one.figure(out) and found.figure.read_bytes().startswith(b"\x89PNG")
+    again = reproduce(one, out, processes=1)
+    assert len(calls) == 2 and again.figure == found.figure
+    p = Item(name="paper/p", preset=one.preset, about="p", shows="p")
+    assert p.folder(out) == one.folder(out), "items of one preset share its runs"
+    drawn = reproduce(p, out, processes=1).figure
+    assert drawn == p.figure(out) and drawn != found.figure and drawn.stat().st_size > 0 and len(calls) == 2
+
+
+def test_curves_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "curves.yaml"
+    file.write_text(yaml.safe_dump({"kind": "accumulation", "name": "curves", "tasks": 2}))
+    one = Item(name="paper/curves", preset=str(file), about="curves", shows="curves")
+    found = reproduce(one, tmp_path / "out")
+    assert found.figure is not None and found.figure.exists() and one.state(tmp_path / "out") == "done"
+    monkeypatch.setattr(accumulation, "certified", lambda *_: pytest.fail("it is computed again"))
+    assert reproduce(one, tmp_path / "out").curves == found.curves
+
+
+def test_the_command_lists_runs_and_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, runner = item(tmp_path), CliRunner()
+    monkeypatch.setattr(reproduction, "catalogue", lambda: [one])
+    out = ["--out", str(tmp_path / "out")]
+    assert "not run" in runner.invoke(app, ["reproduce", *out]).output
+    found = runner.invoke(app, ["reproduce", "paper/table", "--quiet", "--processes", "1", *out])
+    assert found.exit_code == 0, found.output
+    assert "ε certified" in found.output and "table.png" in found.output
+    assert "done" in runner.invoke(app, ["reproduce", *out]).output
+    wrong = runner.invoke(app, ["reproduce", "paper/tabel", *out])
+    assert wrong.exit_code == 1
