@@ -227,12 +227,12 @@ class Vault:
             }
         )
 
-    def left(self, block: Block) -> RenyiFilter:
+    def remaining_budget(self, block: Block) -> RenyiFilter:
         """What an open block may still lose, as its Rényi filter. Public: no record is read.
 
         Work that was begun and not finished counts as not begun, so that a learner that resumes decides as before.
         """
-        return self._biller.left(block)
+        return self._biller.remaining_budget(block)
 
     def until_saved(self) -> AbstractContextManager[None]:
         """`with vault.until_saved(): …; save(…)`: after a crash inside, the same calls give the same results."""

@@ -152,7 +152,7 @@ class Biller:
             raise
         journal.close(forget=True)
 
-    def left(self, block: Block) -> RenyiFilter:
+    def remaining_budget(self, block: Block) -> RenyiFilter:
         """What an open block may still lose; unfinished work that this store can resume is not counted."""
         return self._ledger.remaining(block.id, None if self._store is None else self._holder)
 
