@@ -36,7 +36,7 @@ class AveragedDPSGD(GradientLearner):
         # One grant bills all steps of the task before the first record is read.
         grant = vault.grant(block, self.plan(task), self.model_, self.loss_, work=self.settings())
         optimizer = self.optimizer(task)
-        for _ in self.turns(grant, task):
+        for _ in self.training_steps(grant, task):
             self.update(optimizer, grant.gradient())  # Poisson sample, clip, sum, noise; then a step
 
         # Post-processing of released weights is free.
