@@ -79,7 +79,7 @@ class DPER(GradientLearner):
             clipping=self.clipping,
             noise=self._noise(),
             tasks_per_unit=stream.tasks_per_unit,
-            beside=1,
+            other_tasks_per_draw=1,
             stay=self.stay,
             leave=self.leave,
         )
