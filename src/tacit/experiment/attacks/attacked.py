@@ -30,7 +30,7 @@ from tacit.experiment.runs.folder import RunFolder, SeedFolder
 from tacit.experiment.runs.planning import planned_learner
 from tacit.experiment.runs.resolver import declare, make_budget, open_stream
 from tacit.experiment.runs.runner import features_at
-from tacit.learners import opened as from_release
+from tacit.learners import load_learner
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.release import Release
 from tacit.models.noisy import Noisy
@@ -238,7 +238,7 @@ class _LastRelease(_AllReleases):
         return range(max(0, learned - config.window), learned)
 
     def _learner(self, config: Config, stream: Stream) -> Learner:
-        return from_release(EndlessFolder(path=self.folder.path).last, device=config.device)
+        return load_learner(EndlessFolder(path=self.folder.path).last, device=config.device)
 
     @property
     def released(self) -> range:

@@ -53,7 +53,7 @@ class EndlessStatus:
 
     @property
     def release(self) -> Path:
-        """The last release; `tacit.learners.opened(release)` loads it."""
+        """The last release; `tacit.learners.load_learner(release)` loads it."""
         return self.folder / "releases" / "last"
 
 

@@ -92,8 +92,8 @@ class Pool(ProjectionSettings, Learner):
         self.initial_.check(stream)
         if not stream.endless and (most := sum(self.learner_schedule_.spans)) < len(stream.tasks):
             raise LearnerError(
-                f"{len(stream.tasks)} tasks are planned and the {self.learner_schedule_.learners} learner(s) of this pool "
-                f"end after {most}; plan {most} tasks, or more learners"
+                f"{len(stream.tasks)} tasks are planned and the {self.learner_schedule_.learners} learner(s) of this "
+                f"pool end after {most}; plan {most} tasks, or more learners"
             )
 
     def build(self) -> nn.Module:
