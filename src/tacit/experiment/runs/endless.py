@@ -129,7 +129,7 @@ def run_endless(
     assert isinstance(begun, Endless)
     with seed_folder.locked(), threads(begun.threads or 1), stop_on_ctrl_c(stop):
         if book is not None:
-            charged_ledger.point_to(book, run_folder, cap)
+            charged_ledger.write_ledger_reference(book, run_folder, cap)
             notify(progress, *charged_ledger.notices(begun, info, book, cap))
         with (
             charged_ledger.open_ledger(begun, seed_folder, info, book) as kept,

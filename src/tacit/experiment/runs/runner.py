@@ -140,10 +140,10 @@ def run(
                 notify(progress, f"{until} is learned already; nothing was read, learned or charged")
             return run_summary.read(config, run_folder)
         if first is not None and book is not None:
-            charged_ledger.point_ahead(book, run_folder)  # the process may be killed before the ledger is made
+            charged_ledger.write_planned_ledger(book, run_folder)  # the process may be killed before the ledger is made
             write_arrivals(run_folder, there or ())
             _check_workable(config, run_folder, first, book, cap, goal)
-            charged_ledger.point_to(book, run_folder, cap)
+            charged_ledger.write_ledger_reference(book, run_folder, cap)
             notify(progress, *charged_ledger.notices(config, first.info, book, cap))
         if stream is None:
             notify(progress, *published_notices(config.data.sources, config.data.features))
@@ -165,7 +165,7 @@ def run(
                         run_folder.path, seed, ledger=book, goal=goal, progress=report, stop=stop, stream=stream,
                         callback=callback,
                     )  # fmt: skip
-    write_json(run_folder.path / "ledger.json", _pointer(config, run_folder, book))
+    write_json(run_folder.path / "ledger.json", _ledger_reference(config, run_folder, book))
     return run_summary.finish(config, run_folder)
 
 
@@ -251,10 +251,10 @@ def _goal(until: str, info: StreamInfo) -> int:
     return names.index(until) + 1
 
 
-def _pointer(config: Config, run_folder: RunFolder, ledger: Path | None) -> dict[str, Any]:
+def _ledger_reference(config: Config, run_folder: RunFolder, ledger: Path | None) -> dict[str, Any]:
     """`ledger.json`: the lasting ledger and its head, or the heads of the throw-away ledgers."""
     if ledger is not None:
-        return charged_ledger.pointer(ledger)
+        return charged_ledger.ledger_reference(ledger)
     heads = {str(seed): run_summary.SeedLog.read(run_folder.seed(seed)).end["ledger"] for seed in config.seeds}
     return {"kind": "throw-away, the data is declared public", "seeds": heads}
 
