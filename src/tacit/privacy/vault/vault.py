@@ -26,9 +26,9 @@ from tacit.privacy.vault.exits.access import Access, Exit
 from tacit.privacy.vault.exits.accuracy import AccuracyExit
 from tacit.privacy.vault.exits.billing import Biller
 from tacit.privacy.vault.exits.count import CountExit
+from tacit.privacy.vault.exits.gradient_exit import GradientExit
 from tacit.privacy.vault.exits.individual_filter import FilterPlan, IndividualFilterExit
 from tacit.privacy.vault.exits.label_set import LabelSetExit
-from tacit.privacy.vault.exits.noisy_gradient import GradientExit
 from tacit.privacy.vault.exits.plans import Plan
 from tacit.privacy.vault.exits.repeat_and_select import TuningExit
 from tacit.privacy.vault.exits.second_moment import SecondMomentExit
