@@ -8,7 +8,7 @@ from itertools import zip_longest
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import PlanError
-from tacit.memory.schedule import Schedule
+from tacit.memory.read_schedule import Schedule
 from tacit.privacy.accounting import calibrate, events
 from tacit.privacy.accounting.budget import Budget
 
