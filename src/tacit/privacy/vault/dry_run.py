@@ -71,7 +71,7 @@ class _FreeBiller(Biller):
         self._keys = ledger.keys
         self.bills = 0
 
-    def _find_or_make(
+    def _resume_or_reserve(
         self,
         kind: str,
         reads: Charges,
