@@ -157,6 +157,6 @@ Loss = Callable[[Any, Tensor], Tensor]
 """A function of a model's output and the targets that returns one loss per row."""
 
 
-def several(given: Any) -> list[Any]:
+def as_list(given: Any) -> list[Any]:
     """A block or read, or a sequence of them, as a list."""
     return [given] if isinstance(given, Read | Block) else list(given)
