@@ -130,7 +130,7 @@ def test_a_month_that_was_learned_is_not_learned_again(tmp_path: Path) -> None:
         before = ledger.head
         old = MomentsClassifier.from_release(tmp_path / "task-1", ledger=ledger)
         with pytest.raises(
-            LearnerError, match=r"task 'task-2' of 'blobs' was learned from already.*MomentsClassifier\."
+            LearnerError, match=r"task 'task-2' of 'blobs' has already been learned.*MomentsClassifier\."
         ):
             old.partial_fit(*records(2))
         assert ledger.head == before

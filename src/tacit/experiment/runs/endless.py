@@ -1,6 +1,6 @@
 """`run_endless(config, folder)`: learn an endless stream, task after task, until it is stopped or its budget is spent.
 
-Killed at any moment, the next call resumes where it was and charges nothing twice (see `runs.horizon.EndlessLoop`).
+Killed at any moment, the next call resumes where it was and charges nothing twice (`finite_and_endless.EndlessLoop`).
 What is kept in memory and on disk does not grow with the number of tasks, except for the ledger. ε is that of one
 task's plan for ever, since no unit recurs more often than declared. When nothing more may be spent, the last release is
 kept and nothing is charged. Where the learner's own settings end the stream, no further task is admitted and all
