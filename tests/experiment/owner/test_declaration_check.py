@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from support.visits import rows_of
 from tacit.cli import app
 from tacit.commands import declare_command
-from tacit.data.benchmarks import check as checking
+from tacit.data.benchmarks import file_check as checking
 from tacit.data.benchmarks.file_check import listing
 from tacit.data.benchmarks.named import NAMED
 from tacit.data.declared.declaration import Declaration

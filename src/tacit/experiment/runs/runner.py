@@ -25,6 +25,7 @@ from tacit.experiment.runs.arrival import arrivals, nothing_new
 from tacit.experiment.runs.arrival import write as write_arrivals
 from tacit.experiment.runs.charged_ledger import Cap, UnitCap
 from tacit.experiment.runs.checks import corrected, refuse_spent
+from tacit.experiment.runs.evaluation import query_notice
 from tacit.experiment.runs.finite_and_endless import FiniteLoop
 from tacit.experiment.runs.folder import RunFolder, SeedFolder
 from tacit.experiment.runs.planning import SeedPlan
@@ -142,9 +143,9 @@ def run(
         if first is not None and book is not None:
             charged_ledger.write_planned_ledger(book, run_folder)  # the process may be killed before the ledger is made
             write_arrivals(run_folder, there or ())
-            _check_workable(config, run_folder, first, book, cap, goal)
+            measured = _check_workable(config, run_folder, first, book, cap, goal)
             charged_ledger.write_ledger_reference(book, run_folder, cap)
-            notify(progress, *charged_ledger.notices(config, first.info, book, cap))
+            notify(progress, *charged_ledger.notices(config, first.info, book, cap), *measured)
         if stream is None:
             notify(progress, *published_notices(config.data.sources, config.data.features))
 
@@ -171,15 +172,17 @@ def run(
 
 def _check_workable(
     config: Config, run_folder: RunFolder, stream: Stream, ledger: Path, cap: Cap | None, goal: int | None
-) -> None:
+) -> list[str]:
     """Refuse a run on private data whose plans do not fit the ledger, or whose learner fails on synthetic records.
 
-    Nothing is read or charged, and no ledger is made: a run that is refused leaves none."""
+    Nothing is read or charged, and no ledger is made: a run that is refused leaves none. Returns how precisely accuracy
+    will be measured, in words, where it is a charged query."""
     seed = config.seeds[0]
     with charged_ledger.preview(ledger, cap) as book, threads(config.threads or 1):
         plan = SeedPlan(for_seed(config, seed), run_folder.seed(seed), stream, Vault(book))
         plan.fit_budget()
         plan.rehearse(goal)
+        return [] if (noise := plan.evaluation.noise) is None else [query_notice(noise)]
 
 
 def loaded(what: str | Path | Mapping[str, Any]) -> Config:
