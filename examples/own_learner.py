@@ -22,7 +22,12 @@ from tacit.learners import GradientLearner
 
 @dataclass(kw_only=True, eq=False)
 class AveragedDPSGD(GradientLearner):
-    """DP-SGD, started in each task from a running average of the released weights."""
+    """DP-SGD, started in each task from a running average of the released weights.
+
+    Reference: this example.
+    Claim: none.
+    Certified: for a record, the DP-SGD plan of its own task, since the average is post-processing.
+    """
 
     decay: float = 0.5
     """Weight of the earlier average. Settings are dataclass fields, and `--set learner.decay=0.9` changes one."""
