@@ -130,8 +130,8 @@ class _AllReleases:
         stream = open_stream(config.data, folder.seed, features_at(config, folder, ignore, Stop()))
         if any(task.test is None for task in ([stream.task(0)] if stream.info.endless else stream)):
             raise ConfigError(
-                f"the stream {stream.info.name!r} has no public test set, and an attack reads labelled records and "
-                "tells what the model makes of them, which nobody is charged for; declare a public test file"
+                f"the stream {stream.info.name!r} has no public test set, and an attack reports uncharged predictions "
+                "on labelled records, so they must be public; declare a public test file"
             )
         self.tasks = self._tasks(config, stream)
         self.learner = self._learner(config, stream)

@@ -98,8 +98,8 @@ class AdaptiveDPSGD(NaiveDPSGD):
         super().start(stream)
         if self.watch_on == "charged" and is_random(self.model_):
             raise LearnerError(
-                "a network with a noise layer answers otherwise every time, and a charged query has to be the same "
-                "when it is taken up after a crash; use watch_on = 'public'"
+                "a network with a noise layer makes random predictions, so a charged query could not be repeated "
+                "identically after a crash; use watch_on = 'public'"
             )
         self.segments_: list[Segment] = []
         self.stopped_: str | None = None
