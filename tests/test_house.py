@@ -137,9 +137,7 @@ class Spied(Dataset[tuple[torch.Tensor, int]]):
         return torch.randn(4, generator=torch.Generator().manual_seed(i)), i % 2
 
 
-WAYS_OUT = {
-    f"{file}.__call__" for file in ("sums", "second_moment", "accuracy", "label_set", "count", "noisy_gradient")
-}
+WAYS_OUT = {f"{file}.__call__" for file in ("sums", "second_moment", "accuracy", "label_set", "count", "gradient_exit")}
 WAYS_IN = {"admission.admit"}
 
 

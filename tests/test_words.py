@@ -19,7 +19,7 @@ def test_the_nearest_names_or_all_of_them() -> None:
 
 
 def test_extras_are_installed_from_the_folder_and_only_one_file_says_how() -> None:
-    assert install("vit") == "pip install -e '.[vit]' in tacit's folder"
+    assert install("vit") == "pip install '.[vit]' in tacit's folder"
     root = Path(tacit.__file__).parent
     assert not [path for path in root.rglob("*.py") if "tacit[" in path.read_text()]
 

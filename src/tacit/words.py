@@ -47,4 +47,4 @@ def counted(number: int, noun: str) -> str:
 
 def install(extra: str) -> str:
     """How to install an optional dependency; tacit is not on a package index, so it is installed from its folder."""
-    return f"pip install -e '.[{extra}]' in tacit's folder"
+    return f"pip install '.[{extra}]' in tacit's folder"

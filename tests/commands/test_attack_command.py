@@ -168,7 +168,7 @@ def test_charged_questions_to_a_noise_layer_are_refused_before_anything_is_read(
     config = make_config(
         learner={"method": "NaiveDPSGD", "steps": 6, "batch": 20}, model=NOISY_BLOBS, repeatable_noise=False
     )
-    with pytest.raises(ConfigError, match="a network with a noise layer answers otherwise every time"):
+    with pytest.raises(ConfigError, match="a network with a noise layer makes random predictions"):
         run(
             config, tmp_path / "r", ledger=tmp_path / "book.ledger",
             stream=lambda seed: make_blobs(seed, public=False, test=False),

@@ -42,7 +42,7 @@ def pool(tmp_path: Path) -> Path:
         vault.commit({c: [plan, look]})
         meter = vault.individual_filter(c, plan)
         meter.gradient(nn.Linear(2, 1), sum_loss, noise=1.0, clip=1.0)
-        meter.left(look)
+        meter.noisy_units_left(look)
         vault.retire(a)
     return path
 

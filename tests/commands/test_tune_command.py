@@ -84,7 +84,7 @@ def test_ones_own_data_privately(tmp_path: Path) -> None:
     shown = tacit("ledger", "show", "--ledger", "visits.ledger")
     assert shown.exit_code == 0
     again = tacit("tune", "visits.yaml", *private[:-1], "u", "--ledger", "visits.ledger")
-    assert again.exit_code == 1 and "was learned from already" in again.stderr
+    assert again.exit_code == 1 and "has already been learned" in again.stderr
 
 
 def test_the_name_of_a_private_folder_says_the_day_only() -> None:

@@ -85,7 +85,8 @@ SENTENCES = {
     "audit replacement-cascade --runs 100000000000000": "runs must be from 100 to 10,000,000",
     "audit replacement-cascade --seed -1": "seed must be a whole number ≥ 0, got -1",
     "audit lifelong-reconstruction --out visits.csv/x.png": "cannot create the folder of visits.csv/x.png",
-    "data check visits.csv": "visits.csv is no declaration (.yaml); `tacit data declare visits.csv` writes one",
+    "data check visits.csv": "visits.csv is not a declaration (.yaml); write one for a file or folder of data with "
+    "`tacit data declare visits.csv`",
     "data declare visits.csv --yes --out new.yaml --delimiter ;": "declare files.delimiter: ','",
     "data declare visits.csv --yes --out new.txt": "give it a name that ends in .yaml",
     "data declare visits.csv --yes --out new.yaml --labels 0..99999999999": "a range of labels has at most 100,000",

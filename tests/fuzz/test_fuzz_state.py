@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from support.worlds import QUICK, RELEASE, charged, copied, original, profile, raises_only_sentences, sound, tacit
 from support.wrong import changed, damaged
-from tacit.learners import opened
+from tacit.learners import load_learner
 
 CERTIFICATE = f"{RELEASE}/certificate.json"
 ASKED = (
@@ -76,7 +76,7 @@ def release_holds(data: st.DataObject) -> None:
             part.write_text(json.dumps(data.draw(changed(json.loads(part.read_text()))), skipkeys=True))
         else:
             part.write_bytes(data.draw(damaged(part.read_bytes())))
-        raises_only_sentences(lambda: opened(release).predict([[50.0, 80.0]]))
+        raises_only_sentences(lambda: load_learner(release).predict([[50.0, 80.0]]))
         for line in (
             ["certificate", "show", RELEASE],
             ["certificate", "verify", CERTIFICATE, "--key", "key.pub"],

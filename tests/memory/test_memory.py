@@ -113,7 +113,7 @@ def naive(schedule: Schedule, block: int) -> list[DpEvent]:
         if schedule.mode == "block":
             drawn = np.random.default_rng([schedule.seed, task]).integers(0, task, steps)
             steps = drawn.tolist().count(block)
-        shared = min(schedule.tasks_per_unit, schedule.beside + (1 if own == block else task))
+        shared = min(schedule.tasks_per_unit, schedule.other_tasks_per_draw + (1 if own == block else task))
         rate = min(1.0, schedule.batch / (schedule.sizes[block] * many))
         found += [events.poisson_gaussian(rate, noise / math.sqrt(shared), steps)] if steps else []
     return found
@@ -125,7 +125,15 @@ def test_a_year_of_reads_is_what_was_planned_for_each_month(mode: Mode, noise: t
     sizes = tuple(float(size) for size in np.random.default_rng(1).integers(3, 60, 12))
     steps = tuple(np.random.default_rng(2).integers(1, 9, 12).tolist())
     year = Schedule(
-        mode=mode, sizes=sizes, steps=steps, batch=5.0, clip=1.0, noise=noise, tasks_per_unit=3, beside=1, seed=7
+        mode=mode,
+        sizes=sizes,
+        steps=steps,
+        batch=5.0,
+        clip=1.0,
+        noise=noise,
+        tasks_per_unit=3,
+        other_tasks_per_draw=1,
+        seed=7,
     )
     assert [year.events(block) for block in range(12)] == [naive(year, block) for block in range(12)]
     from_readings = [
@@ -189,7 +197,9 @@ def test_units_that_recur_move_a_shared_draw_more_than_once(mode: Mode) -> None:
     alone, twice = uneven(mode=mode), uneven(mode=mode, tasks_per_unit=2)
     wanted = [noise / math.sqrt(min(2, blocks)) for noise, blocks in zip(noises(alone), (1, 2, 3), strict=True)]
     assert noises(twice) == pytest.approx(wanted)
-    assert noises(replace(twice, beside=1)) == pytest.approx([noise / math.sqrt(2) for noise in noises(alone)])
+    assert noises(replace(twice, other_tasks_per_draw=1)) == pytest.approx(
+        [noise / math.sqrt(2) for noise in noises(alone)]
+    )
     assert noises(uneven(mode="each", tasks_per_unit=2)) == [1.0] * 3  # a draw of its own
 
 
@@ -199,7 +209,7 @@ def noises(schedule: Schedule) -> list[float]:
 
 
 def test_widened_is_the_largest_batch() -> None:
-    plain = three(mode="union", noise=(1.5, 2.0, 1.8), beside=1, tasks_per_unit=2)
+    plain = three(mode="union", noise=(1.5, 2.0, 1.8), other_tasks_per_draw=1, tasks_per_unit=2)
     found = widened(BUDGET, plain)
     assert replace(found, batch=plain.batch) == plain
     assert max(cost(found, block) for block in range(2)) <= BUDGET.epsilon

@@ -199,7 +199,7 @@ def test_one_size_and_one_reader_need_one_look() -> None:
 
 
 def test_widened_knows_who_stays() -> None:
-    four = {"sizes": (40.0,) * 4, "steps": (6,) * 4, "noise": (2.0,), "beside": 1}
+    four = {"sizes": (40.0,) * 4, "steps": (6,) * 4, "noise": (2.0,), "other_tasks_per_draw": 1}
     found = widened(BUDGET, six(**four, stay=1))
     assert 0.99 * BUDGET.epsilon < price(found, 0) <= BUDGET.epsilon
     assert found.batch > widened(BUDGET, six(**four)).batch

@@ -73,7 +73,11 @@ def test_learners_halt_as_printed_and_the_successor_is_given_what_they_cost(name
         next(one.config for one in cells(name) if one.config.learner.options.get("tasks_per_learner") == each)
         for each in (9, 6)
     )
-    assert planned(two, size).rota_.spans == (9, 8) and planned(three, size).rota_.spans == (6, 6, 5)
+    assert planned(two, size).learner_schedule_.spans == (9, 8) and planned(three, size).learner_schedule_.spans == (
+        6,
+        6,
+        5,
+    )
 
 
 def test_stays_are_what_the_budget_allows() -> None:

@@ -47,7 +47,7 @@ def fetch_data_set(
     source: Annotated[str | None, typer.Option(help="Another hub id, or a local folder with the same columns.")] = None,
 ) -> None:
     # A backslash keeps the bracket from being read as markup.
-    r"""Download a public data set from the Hugging Face hub (needs `pip install -e '.\[hub]'`)."""
+    r"""Download a public data set from the Hugging Face hub (needs `pip install '.\[hub]'`)."""
     from tacit.data.benchmarks.hub import fetch
 
     out.print(f"{name} is in {fetch(name, root, source)}")

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tacit.learners.adaptive.metered import MeteredGD
     from tacit.learners.base.gradient import GradientLearner
     from tacit.learners.base.learner import Learner
-    from tacit.learners.base.registry import LEARNERS, find, matching, opened
+    from tacit.learners.base.registry import LEARNERS, find, load_learner, matching
     from tacit.learners.base.release import Release
     from tacit.learners.baselines.agem import AGEM
     from tacit.learners.baselines.centralised import Centralised
@@ -52,8 +52,8 @@ __all__ = [
     "Release",
     "RoutedExperts",
     "find",
+    "load_learner",
     "matching",
-    "opened",
 ]
 
 __getattr__, __dir__ = attach(__name__, __file__)

@@ -11,8 +11,8 @@ from tacit.lazy import attach
 if TYPE_CHECKING:
     from tacit.memory.calibration import calibrated, most_read, stay_for, widened
     from tacit.memory.episodic_memory import Memory, References, ReplayMemory
+    from tacit.memory.read_schedule import Mode, Reading, Schedule
     from tacit.memory.retention import Leave, MemoryUse, Retention
-    from tacit.memory.schedule import Mode, Reading, Schedule
 
 __all__ = [
     "Leave",

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import PlanError
-from tacit.memory.schedule import Schedule
+from tacit.memory.read_schedule import Schedule
 from tacit.privacy.accounting import calibrate, events
 from tacit.privacy.accounting.budget import Budget
 
@@ -26,7 +26,11 @@ def calibrated(budget: Budget, schedule: Schedule) -> Schedule:
     read most decides. On an endless stream the first `stay` blocks, which share a task with fewer others, and one
     period of the following ones decide.
     """
-    wanted = [block for block in schedule.blocks if schedule.events(block)] if schedule.alone else most_read(schedule)
+    wanted = (
+        [block for block in schedule.blocks if schedule.events(block)]
+        if schedule.separate_noise
+        else most_read(schedule)
+    )
     known: dict[str, float] = {}
 
     def least(block: int) -> float:
@@ -37,7 +41,7 @@ def calibrated(budget: Budget, schedule: Schedule) -> Schedule:
 
     noise = {block: least(block) for block in wanted}
     most = max(noise.values(), default=1.0)  # also for a block that is never read
-    if not schedule.alone:
+    if not schedule.separate_noise:
         return replace(schedule, noise=(most,))
     count = schedule.period if schedule.endless else len(schedule.sizes)
     alike = [[value for block, value in noise.items() if block % count == index] for index in range(count)]
@@ -117,7 +121,7 @@ def raised_to_fit(
 def unit_charges(schedule: Schedule, train: list[list[DpEvent]]) -> list[list[DpEvent]]:
     """The lists of events that a unit may be charged in one of its tasks: it is either trained on or remembered."""
     # A unit that does not recur is in one block: the costliest blocks stand for all. Otherwise every block counts.
-    few = schedule.tasks_per_unit == 1 and not schedule.alone
+    few = schedule.tasks_per_unit == 1 and not schedule.separate_noise
     blocks = most_read(schedule) if few else schedule.blocks
     return train + [planned for block in blocks if (planned := schedule.events(block))]
 

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, VaultError
+from tacit.memory.read_schedule import Reading, Schedule
 from tacit.memory.retention import Retention
-from tacit.memory.schedule import Reading, Schedule
 from tacit.privacy.vault import Block, Grant, Loss, Read, Vault
 
 Rule = Callable[[Tensor, Tensor], Tensor]

@@ -41,7 +41,7 @@ LEAST = 1e-6
 class Noisy(nn.Module):
     """A network with noise after its first layer."""
 
-    throws_dice = True
+    random_in_eval = True
 
     def __init__(
         self, network: nn.Sequential, *, norm: Norm, radius: float, epsilon: float, delta: float, draws: int

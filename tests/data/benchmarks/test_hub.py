@@ -96,7 +96,7 @@ def test_what_no_hub_has(tmp_path: Path) -> None:
 
 def test_a_missing_extra_names_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "datasets")
-    with pytest.raises(DataError, match=r"pip install -e '\.\[hub\]'"):
+    with pytest.raises(DataError, match=r"pip install '\.\[hub\]'"):
         fetch("mnist", tmp_path)
 
 
@@ -104,7 +104,7 @@ def test_a_missing_decoder_names_itself(idx_root: Path, monkeypatch: pytest.Monk
     from tacit.data.benchmarks.formats import decode
 
     without(monkeypatch, "PIL")
-    with pytest.raises(DataError, match=r"pip install -e '\.\[images\]'"):
+    with pytest.raises(DataError, match=r"pip install '\.\[images\]'"):
         decode(io.BytesIO().getvalue(), (1, 2, 2))
 
 

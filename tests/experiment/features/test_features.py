@@ -27,7 +27,7 @@ from tacit.experiment.features.features import FeatureRows, Place, of_set, of_st
 from tacit.experiment.progress import Event, Stop, Stopped
 from tacit.experiment.runs.resolver import open_stream
 from tacit.experiment.runs.runner import run
-from tacit.learners import opened
+from tacit.learners import load_learner
 from tacit.learners.base.release import Release
 from tacit.learners.base.task_loop import admit
 from tacit.models.backbones import backbone
@@ -355,7 +355,7 @@ def test_a_release_names_the_backbone_of_its_features(
     (folder,) = (tmp_path / "run").rglob("release.json")
     key = backbone(small).key
     assert Release.load(folder.parent).info.features == key and key.startswith(f"{tmp_path.resolve()}/small.py:Small ")
-    learner = opened(folder.parent)  # with the network of the configuration
+    learner = load_learner(folder.parent)  # with the network of the configuration
     assert learner.predict(np.zeros((2, 6))).shape == (2,)
     with pytest.raises(LearnerError, match=r"\(6,\) was declared: features by .*small\.py:Small"):
         learner.predict(np.zeros((2, 1, 8, 8)))

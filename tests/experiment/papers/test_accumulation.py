@@ -141,7 +141,7 @@ def test_without_matplotlib_the_table_is_there_and_the_sentence_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ConfigError, match=r"pip install -e '\.\[plots\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[plots\]'"):
         accumulation.write(tmp_path, list(claimed(2, 0, CurveSetting())))
     assert (tmp_path / "accumulation.csv").exists() and not (tmp_path / "accumulation.png").exists()
 

@@ -73,6 +73,21 @@ def test_what_was_charged_stays_as_it_was_planned(tmp_path: Path, monkeypatch: p
     assert sum(kind == "gradient" for _, kind, _, _ in charged(ledger)) == len(MONTHS)
 
 
+def test_the_settings_of_a_finished_run_do_not_change(tmp_path: Path) -> None:
+    declared, ledger = declare(tmp_path), tmp_path / "visits.ledger"
+    grow(declared, *MONTHS)
+    config, folder = config_of(declared, "NaiveDPSGD", repeatable_noise=False), tmp_path / "r"
+    done = run(config, folder, ledger=ledger)
+    files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    before = charged(ledger)
+    other = config.learner.model_copy(update={"lr": 0.05})
+    with pytest.raises(ConfigError, match=r"is finished, so its settings can no longer change \(learner.lr = 0.05\)"):
+        run(config.model_copy(update={"learner": other}), folder, resume=True)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == files
+    assert charged(ledger) == before
+    assert run(config, folder, resume=True).metrics == done.metrics  # the same settings just show the results
+
+
 def test_a_wrong_setting_of_a_new_run_costs_nothing(tmp_path: Path) -> None:
     """The finding: `--set learner.lr=-1` charged a month in full, then a traceback, and the month was lost."""
     from typer.testing import CliRunner

@@ -26,7 +26,7 @@ from tacit.experiment.progress import Event, Stop, Stopped
 from tacit.experiment.runs.endless import run_endless
 from tacit.experiment.runs.endless_folder import EndlessFolder
 from tacit.experiment.runs.finite_and_endless import EndlessLoop
-from tacit.learners import LEARNERS, find, opened
+from tacit.learners import LEARNERS, find, load_learner
 from tacit.learners.base.release import Release
 from tacit.learners.baselines.naive import NaiveDPSGD
 from tacit.privacy.ledger import Ledger
@@ -354,7 +354,7 @@ def test_it_stops_between_two_steps_and_goes_on(tmp_path: Path) -> None:
 def test_the_last_release_answers_and_learns_on(tmp_path: Path) -> None:
     found = run_endless(config(), tmp_path, stream=blobs(), tasks=11)
     x, y = blobs()(0).task(10).test()  # type: ignore[misc]
-    learner = opened(found.release)
+    learner = load_learner(found.release)
     assert learner.tasks_learned == 11 and len(learner.tasks_) == learner.window
     assert learner.score(x, y) > 0.5
     assert learner.stream_.task(11) == TaskInfo(name="task-12", number=11, labels=(0, 1), size=SIZE)

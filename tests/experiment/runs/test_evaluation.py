@@ -14,6 +14,7 @@ from support.blobs import killed_at, make_blobs, make_config
 from tacit import CosineClassifier, Stream, StreamInfo, Task, TaskInfo
 from tacit.errors import ConfigError
 from tacit.experiment.config.config import EvaluationSection
+from tacit.experiment.progress import Event
 from tacit.experiment.runs.evaluation import ChargedQueries, PublicTests
 from tacit.experiment.runs.folder import SeedFolder
 from tacit.experiment.runs.resolver import make_evaluation
@@ -120,6 +121,21 @@ def test_the_spread_counts_noise_and_coins() -> None:
     rng = np.random.default_rng(0)
     drawn = (rng.binomial(1000, 0.2, 100_000) + rng.normal(0, found.plan(0).std, 100_000)) / 200
     assert found.noise == pytest.approx(drawn.std(), rel=0.02) and found.noise > 1.2 * found.plan(0).std / 200
+
+
+def test_its_precision_is_printed_before_anything_is_charged(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def hear(event: Event) -> None:
+        if event.kind == "notice" and "charged query" in event.name:
+            with Ledger(tmp_path / "data.ledger") as ledger:
+                assert not ledger.task_states("blobs")
+            said.append(event.name)
+
+    config = make_config(repeatable_noise=False, evaluation={"share": 0.25})
+    found = run(config, tmp_path / "r", stream=Private, ledger=tmp_path / "data.ledger", progress=hear)
+    (line,) = said
+    assert f"standard deviation of up to {found.metrics['accuracy_noise']:.1%};" in line
 
 
 def test_bytes_of_pictures_are_asked_about_as_they_are_learned_from() -> None:

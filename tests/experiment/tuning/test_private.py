@@ -165,7 +165,7 @@ def test_no_trial_at_all_is_not_offered(tmp_path: Path) -> None:
 
 def test_records_that_were_learned_from_are_not_tuned_on(tmp_path: Path) -> None:
     run(config(), tmp_path / "before", stream=Private, ledger=tmp_path / "data.ledger")
-    with pytest.raises(ConfigError, match="'task-1' of 'blobs' was learned from already"):
+    with pytest.raises(ConfigError, match="'task-1' of 'blobs' has already been learned"):
         private(tmp_path)
     assert not (tmp_path / "r").exists()
 

@@ -176,7 +176,7 @@ def test_what_is_missing_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Mon
         tune(config(), None, tmp_path / "t")
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(
-        ConfigError, match=r"tuning needs optuna; install it with pip install -e '\.\[tuning\]' in tacit's folder"
+        ConfigError, match=r"tuning needs optuna; install it with pip install '\.\[tuning\]' in tacit's folder"
     ):
         tune(config(), SPACE, tmp_path / "u", trials=1, stream=make_blobs)
 

@@ -353,10 +353,10 @@ def test_what_is_left_of_an_open_block_is_what_the_gate_admits(tmp_path: Path) -
         vault = Vault(ledger)
         learner = shown()
         block = take(vault, learner.stream_, 0, records(0), BUDGET, like=learner.representative_plan(facts().tasks[0]))
-        whole = vault.left(block)
+        whole = vault.remaining_budget(block)
         assert whole.epsilon(BUDGET.delta) == pytest.approx(4.0, rel=1e-3)
         noise = whole.least_noise(lambda noise: plan(noise, 5).event, BUDGET.adjacency)
         assert noise is not None and whole.less(plan(noise, 5).event, BUDGET.adjacency) is not None
         assert whole.less(plan(noise / 1.001, 5).event, BUDGET.adjacency) is None
         vault.grant(block, plan(noise, 5), learner.model_, learner.loss_)  # the gate agrees
-        assert vault.left(block).less(plan(noise, 5).event, BUDGET.adjacency) is None
+        assert vault.remaining_budget(block).less(plan(noise, 5).event, BUDGET.adjacency) is None

@@ -237,16 +237,16 @@ def test_counts_of_who_is_left_are_noisy_paid_for_and_released(tmp_path: Path) -
     assert [sorted(one.tensors.keys() & {"left.0", "left.1", "left.2"}) for one in releases] == [
         ["left.0"], ["left.0", "left.1"], ["left.0", "left.1", "left.2"],
     ]  # fmt: skip
-    assert all(abs(learner.left_[number] - 0.3 * SIZE) < 15 for number in (0, 1))
-    assert abs(learner.left_[2] - 0.7 * SIZE) < 15
-    assert all(not float(count).is_integer() for count in learner.left_.values())
+    assert all(abs(learner.noisy_units_left_[number] - 0.3 * SIZE) < 15 for number in (0, 1))
+    assert abs(learner.noisy_units_left_[2] - 0.7 * SIZE) < 15
+    assert all(not float(count).is_integer() for count in learner.noisy_units_left_.values())
     assert uncommitted(vault) == Counter()
     again = metered(budget=budget, count_share=0.3)
     again.restore(releases[-1].tensors, releases[-1].tasks)
-    assert again.left_ == pytest.approx(learner.left_)
+    assert again.noisy_units_left_ == pytest.approx(learner.noisy_units_left_)
     spent = metered(budget=budget, count_share=0.3, lasting=0.1, steps=40, clip=1e-6, memory_share=0.0)
     learn(spent, fixed(), [0], far)
-    assert abs(spent.left_[0]) < 5  # they are all out
+    assert abs(spent.noisy_units_left_[0]) < 5  # they are all out
 
 
 # Silence.
@@ -315,10 +315,10 @@ def test_a_task_that_is_begun_again_has_what_its_units_have_left(step: int, tmp_
     assert vault.ledger.epsilon(1) == spent
     meter = vault.individual_filter(learner.memory_.blocks[0][None], learner.plan)
     assert meter.steps == step + 6
-    assert sorted(learner.left_) == ([0, 1] if step == 0 else [])  # a count may have been asked for before
+    assert sorted(learner.noisy_units_left_) == ([0, 1] if step == 0 else [])  # a count may have been asked for before
     meter.pause()
     one_task(learner, vault, 2)
-    assert sorted(learner.left_) == ([0, 1, 2] if step == 0 else [1, 2])
+    assert sorted(learner.noisy_units_left_) == ([0, 1, 2] if step == 0 else [1, 2])
     vault.ledger.verify()
 
 
@@ -350,7 +350,7 @@ CONFIG = Config.of(
 MOMENTS: dict[str, tuple[type, str, int, bool]] = {
     "in the first task": (IndividualFilter, "gradient", 3, True),
     "in the second task": (IndividualFilter, "gradient", 9, False),
-    "after a count": (IndividualFilter, "left", 2, False),
+    "after a count": (IndividualFilter, "noisy_units_left", 2, False),
     "between the last step and the release": (Release, "save", 2, True),
     "between the release and its evaluation": (Release, "save", 2, False),
     "before its units are retired": (Vault, "retire", 2, True),

@@ -129,7 +129,7 @@ def test_the_ledger_remembers_what_another_learner_spent(tmp_path: Path) -> None
             learner = make("NaiveDPSGD", stream=facts(public=False), ledger=ledger, seed=seed)
             if refused:
                 before = ledger.head
-                with pytest.raises(LearnerError, match=r"learned from already.*NaiveDPSGD\.from_release\(folder"):
+                with pytest.raises(LearnerError, match=r"has already been learned.*NaiveDPSGD\.from_release\(folder"):
                     learner.partial_fit(*records(0))
                 assert ledger.head == before
             else:

@@ -15,7 +15,7 @@ from support.pictures import TinyConv, digits, digits_facts
 from support.small_world import GENEROUS, facts, given, make, records, same, tiny
 from tacit import Budget, CosineClassifier, Joint, Ledger, MomentsClassifier, NaiveDPSGD
 from tacit.errors import LearnerError
-from tacit.learners import LEARNERS, find, opened
+from tacit.learners import LEARNERS, find, load_learner
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.networks import NamedNetwork
 from tacit.learners.base.settings import Stored
@@ -47,7 +47,7 @@ def test_the_next_month_in_another_process(name: str, tmp_path: Path) -> None:
     assert one == other
     assert later.certificate_ == first.certificate_
     later.partial_fit(*records(1)).save(tmp_path / "task-2")
-    third = opened(tmp_path / "task-2", **places)
+    third = load_learner(tmp_path / "task-2", **places)
     assert type(third) is type(first) and [task.name for task in third.tasks_] == ["task-1", "task-2"]
     third.partial_fit(*records(2))
     if name != "Joint":  # it has read nothing before its last task
@@ -66,7 +66,7 @@ def test_it_goes_on_as_if_nothing_had_happened(name: str, tmp_path: Path) -> Non
     )
     one.partial_fit(*records(0)).partial_fit(*records(1))
     other.partial_fit(*records(0)).save(tmp_path / "release")
-    again = opened(tmp_path / "release", ledger=ledgers[1], store=tmp_path / "1")
+    again = load_learner(tmp_path / "release", ledger=ledgers[1], store=tmp_path / "1")
     assert same(again.partial_fit(*records(1)).tensors(), one.tensors())
 
 
@@ -77,7 +77,7 @@ def test_without_a_ledger_it_predicts_only(tmp_path: Path) -> None:
     with pytest.raises(LearnerError, match=r"only predicts; to learn the next task, give from_release\(folder, ledger"):
         reader.partial_fit(*records(1))
     reader.save(tmp_path / "copy")
-    assert same(opened(tmp_path / "copy").tensors(), reader.tensors())
+    assert same(load_learner(tmp_path / "copy").tensors(), reader.tensors())
 
 
 @pytest.mark.parametrize("name", ["Pool", "MeteredGD", "Joint"])
@@ -89,12 +89,12 @@ def test_what_is_remembered_needs_its_store(name: str, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=f"{name} remembers records, and without store=FOLDER from the first task on"):
         learner.save(tmp_path / "task-1")
     with pytest.raises(LearnerError, match=r"give from_release\(folder, ledger=…, store=…\) the store that it was"):
-        opened(tmp_path / "task-1", ledger=tmp_path / "ledger")
+        load_learner(tmp_path / "task-1", ledger=tmp_path / "ledger")
     with pytest.raises(
         LearnerError, match="does not hold the memory of task 'task-1'; give the store that the learner"
     ):
-        opened(tmp_path / "task-1", ledger=tmp_path / "ledger", store=tmp_path / "wrong")
-    assert opened(tmp_path / "task-1").predict(records(0)[0]).shape == (120,)
+        load_learner(tmp_path / "task-1", ledger=tmp_path / "ledger", store=tmp_path / "wrong")
+    assert load_learner(tmp_path / "task-1").predict(records(0)[0]).shape == (120,)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         learner.partial_fit(*records(1)).save(tmp_path / "task-2")  # no task is left
@@ -130,7 +130,7 @@ def test_a_month_that_was_learned_is_not_learned_again(tmp_path: Path) -> None:
         before = ledger.head
         old = MomentsClassifier.from_release(tmp_path / "task-1", ledger=ledger)
         with pytest.raises(
-            LearnerError, match=r"task 'task-2' of 'blobs' was learned from already.*MomentsClassifier\."
+            LearnerError, match=r"task 'task-2' of 'blobs' has already been learned.*MomentsClassifier\."
         ):
             old.partial_fit(*records(2))
         assert ledger.head == before

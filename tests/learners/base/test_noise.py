@@ -19,7 +19,7 @@ from tacit.gradients import Flat
 from tacit.learners.base.learner import Learner
 from tacit.privacy.randomness.keys import NOISE, KeyRing
 from tacit.privacy.vault import GradientPlan
-from tacit.privacy.vault.exits import noisy_gradient as gradient_exit
+from tacit.privacy.vault.exits import gradient_exit
 
 CLIP, TRAIN, MEMORY = 0.7, 1.3, 2.1
 """Clip and the two noise multipliers."""

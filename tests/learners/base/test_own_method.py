@@ -24,7 +24,7 @@ class Mine(GradientLearner):
     def fit(self, task, block, vault):
         grant = vault.grant(block, self.plan(task), self.model_, self.loss_, work=self.settings())
         optimizer = self.optimizer(task)
-        for _ in self.turns(grant, task):
+        for _ in self.training_steps(grant, task):
             self.update(optimizer, grant.gradient())
 """
 

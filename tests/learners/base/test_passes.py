@@ -46,9 +46,9 @@ def test_steps_follow_from_epochs_or_are_given() -> None:
 
 def test_turns_are_announced_and_empty_tasks_have_no_batches() -> None:
     said: list[Step] = []
-    rows = list(passes.turns(said.append, TASKS[0], cycle(passes.fixed(6, 4, coins())), 3))
+    rows = list(passes.training_steps(said.append, TASKS[0], cycle(passes.fixed(6, 4, coins())), 3))
     assert [len(one) for one in rows] == [4, 2, 4] and [one.step for one in said] == [0, 1, 2, 3]
-    assert list(passes.turns(said.append, TASKS[0], cycle(passes.fixed(0, 4, coins())), 3)) == []
+    assert list(passes.training_steps(said.append, TASKS[0], cycle(passes.fixed(0, 4, coins())), 3)) == []
     assert len(said) == 8
 
 

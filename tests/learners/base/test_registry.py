@@ -10,7 +10,7 @@ import tacit
 from support.shell import tacit as shell
 from support.small_world import GENEROUS, facts, records
 from tacit.errors import ConfigError, LearnerError, PolicyError
-from tacit.learners import find, matching, opened
+from tacit.learners import find, load_learner, matching
 from tacit.plugins import only_code
 
 MODULE = """
@@ -126,7 +126,7 @@ def test_a_release_is_opened_by_the_imported_class_only(tmp_path: Path, install:
     del sys.modules["fake_method"]
     imported.unlink()
     with pytest.raises(LearnerError, match=r"import the class and use FakeMethod\.from_release"):
-        opened(tmp_path / "release")
+        load_learner(tmp_path / "release")
     with only_code(()), pytest.raises(PolicyError, match="'FakeMethod' is code of an installed package"):
         find("FakeMethod")
     assert not imported.exists() and "fake_method" not in sys.modules

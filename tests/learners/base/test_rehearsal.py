@@ -157,7 +157,7 @@ class WrongOptimizer(NaiveDPSGD):
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         grant = vault.grant(block, self.plan(task), self.model_, self.loss_, work=self.settings())
-        for _ in self.turns(grant, task):
+        for _ in self.training_steps(grant, task):
             gradient = grant.gradient()
             self.update(torch.optim.SGD([], lr=0.1), gradient)
 

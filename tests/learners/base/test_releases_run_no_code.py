@@ -11,7 +11,7 @@ from torch import nn
 from support.small_world import GENEROUS
 from tacit.data.stream import StreamInfo
 from tacit.errors import LearnerError, TacitError
-from tacit.learners import opened
+from tacit.learners import load_learner
 from tacit.learners.baselines.naive import NaiveDPSGD
 from tacit.learners.closed_form.cosine import CosineClassifier
 from tacit.learners.closed_form.lifelong import LifelongDP
@@ -81,7 +81,7 @@ def test_code_that_a_release_names_is_not_run(
     tmp_path: Path, evil: Path, kind: type, made: dict[str, Any], forged: Any
 ) -> None:
     changed(tmp_path / "r", released(tmp_path / "r", kind, **made), **forged(evil))
-    for open_it in (kind.from_release, opened):  # type: ignore[attr-defined]
+    for open_it in (kind.from_release, load_learner):  # type: ignore[attr-defined]
         with pytest.raises(TacitError, match=r"runs no code; if you trust the file, pass it yourself") as refused:
             open_it(tmp_path / "r")
         assert hashlib.sha256(evil.read_bytes()).hexdigest() in str(refused.value)
@@ -92,7 +92,7 @@ def test_a_method_that_a_release_names_is_not_run(tmp_path: Path, evil: Path) ->
     said = released(tmp_path / "r") | {"method": f"{evil}:Net"}
     changed(tmp_path / "r", said)
     with pytest.raises(LearnerError, match="is not a method of tacit, and opening a release runs no other code"):
-        opened(tmp_path / "r")
+        load_learner(tmp_path / "r")
     assert not ran(evil)
 
 
@@ -105,7 +105,7 @@ def test_a_compiled_file_beside_allowed_code_is_not_run(tmp_path: Path, evil: Pa
     evil.write_text(good)
     changed(tmp_path / "r", released(tmp_path / "r"), backbone=f"{evil}:Net")
     with pytest.raises(LearnerError, match="backbone"):
-        opened(tmp_path / "r", allow_code=[hashlib.sha256(evil.read_bytes()).hexdigest()])
+        load_learner(tmp_path / "r", allow_code=[hashlib.sha256(evil.read_bytes()).hexdigest()])
     assert not ran(evil)
 
 

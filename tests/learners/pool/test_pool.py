@@ -38,8 +38,8 @@ from tacit.errors import BudgetExceeded, LearnerError, PlanError
 from tacit.learners.base.release import Release
 from tacit.learners.base.task_loop import admit
 from tacit.learners.closed_form.routing import entropy
+from tacit.learners.pool.learner_schedule import LearnerSchedule, schedule_by_budget, schedule_by_count
 from tacit.learners.pool.pool import Pool
-from tacit.learners.pool.rota import Rota, rota, rota_by_budget
 from tacit.privacy.accounting.budget import Unit
 
 GIVEN: dict[str, Any] = {
@@ -54,21 +54,21 @@ def pool(info: StreamInfo | None = None, **settings: Any) -> Pool:
     return made
 
 
-def own(made: Rota) -> list[list[int]]:
+def own(made: LearnerSchedule) -> list[list[int]]:
     """Each learner's tasks, from 1."""
     assert made.learners is not None
     return [[task + 1 for task in made.own(learner)] for learner in range(made.learners)]
 
 
 def test_the_rotas_of_the_paper() -> None:
-    assert own(rota(17, 9)) == [list(range(1, 10)), list(range(10, 18))]
-    assert own(rota(17, 6)) == [list(range(1, 7)), list(range(7, 13)), list(range(13, 18))]
-    assert own(rota(17, 17)) == [list(range(1, 18))]
+    assert own(schedule_by_count(17, 9)) == [list(range(1, 10)), list(range(10, 18))]
+    assert own(schedule_by_count(17, 6)) == [list(range(1, 7)), list(range(7, 13)), list(range(13, 18))]
+    assert own(schedule_by_count(17, 17)) == [list(range(1, 18))]
 
 
 def test_an_early_start_learns_the_last_task_of_the_older_one_who_answers_for_it() -> None:
-    made = rota(17, 6, early=True)
-    assert own(made) == own(rota(17, 6))
+    made = schedule_by_count(17, 6, early=True)
+    assert own(made) == own(schedule_by_count(17, 6))
     assert [list(made.tasks(learner)) for learner in range(3)] == [
         list(range(6)), list(range(5, 12)), list(range(11, 17))
     ]  # fmt: skip
@@ -77,17 +77,17 @@ def test_an_early_start_learns_the_last_task_of_the_older_one_who_answers_for_it
 
 
 def test_after_the_last_learner_nobody_learns() -> None:
-    made = rota(17, 6, early=True, learners=2)
+    made = schedule_by_count(17, 6, early=True, learners=2)
     assert own(made) == [list(range(1, 7)), list(range(7, 13))]
     assert made.answers(12) is None and made.readers(11) == (1,) and made.pattern(17)[12:] == (0,) * 5
 
 
 def test_an_endless_rota_goes_on_for_ever() -> None:
-    made = rota(3, 4, early=True, endless=True)
+    made = schedule_by_count(3, 4, early=True, endless=True)
     assert [made.answers(task) for task in (0, 3, 4, 4000003)] == [0, 0, 1, 1000000]
     assert made.readers(4000003) == (1000000, 1000001) and made.tasks(1000001) == range(4000003, 4000008)
     assert made.pattern(3) == (1, 1, 1, 2) and made.learners is None
-    few = rota(3, 4, endless=True, learners=2)
+    few = schedule_by_count(3, 4, endless=True, learners=2)
     assert few.learners == 2 and (few.answers(7), few.answers(8)) == (1, None)
 
 
@@ -99,15 +99,15 @@ def steps(noise: float, _task: int, _readers: int) -> tuple[float, float, int]:
 @pytest.mark.parametrize(("noise", "two", "three"), [(2.0, 0.415, 0.35), (4.0, 0.196, 0.162), (8.0, 0.117, 0.109)])
 def test_the_papers_budgets_halt_after_9_tasks_and_after_6_and_12(noise: float, two: float, three: float) -> None:
     """0.41/0.19/0.12 and 0.35/0.16/0.115, as far as its moments accountant can be had back."""
-    made = rota_by_budget(17, partial(steps, noise), two, 1e-5)
-    assert made == rota(17, 9)
-    assert rota_by_budget(17, partial(steps, noise), three, 1e-5) == rota(17, 6)
+    made = schedule_by_budget(17, partial(steps, noise), two, 1e-5)
+    assert made == schedule_by_count(17, 9)
+    assert schedule_by_budget(17, partial(steps, noise), three, 1e-5) == schedule_by_count(17, 6)
 
 
 def test_a_learner_goes_on_if_and_only_if_more_is_left_than_the_next_task_costs() -> None:
     nine = moments_accountant(1e-3, 2.0, 9 * 2800, 1e-5, 128)
-    assert rota_by_budget(17, partial(steps, 2.0), nine, 1e-5).spans[0] == 8  # what is left does not exceed it
-    assert rota_by_budget(17, partial(steps, 2.0), nine * (1 + 1e-9), 1e-5).spans[0] == 9
+    assert schedule_by_budget(17, partial(steps, 2.0), nine, 1e-5).spans[0] == 8  # what is left does not exceed it
+    assert schedule_by_budget(17, partial(steps, 2.0), nine * (1 + 1e-9), 1e-5).spans[0] == 9
 
 
 @pytest.mark.parametrize("early", [False, True])
@@ -128,7 +128,7 @@ def test_no_learner_exceeds_its_budget_and_none_stops_too_soon(early: bool) -> N
             total[rate, noise] += count
         return moments_of(total, 1e-5, 128)
 
-    made = rota_by_budget(30, priced, 0.6, 1e-5, early=early)
+    made = schedule_by_budget(30, priced, 0.6, 1e-5, early=early)
     assert sum(made.spans) == 30 and len(made.spans) > 2
     for learner in range(len(made.spans)):
         read = [(task, len(made.readers(task))) for task in made.tasks(learner)]
@@ -140,7 +140,7 @@ def test_no_learner_exceeds_its_budget_and_none_stops_too_soon(early: bool) -> N
 
 def test_a_first_task_that_exceeds_the_learners_budget_is_a_sentence() -> None:
     with pytest.raises(PlanError, match=r"learner_budget = 0.1 is spent before a learner has learned one task: task 1"):
-        rota_by_budget(17, partial(steps, 2.0), 0.1, 1e-5)
+        schedule_by_budget(17, partial(steps, 2.0), 0.1, 1e-5)
     with pytest.raises(PlanError, match="larger one, more noise or fewer steps"):
         pool(learner_budget=0.01)
 
@@ -148,10 +148,12 @@ def test_a_first_task_that_exceeds_the_learners_budget_is_a_sentence() -> None:
 def test_a_budget_for_learners_decides_when_they_halt_and_nothing_else() -> None:
     alone = moments_accountant(30 / 108, 1.0, 3 * 5, 1e-5, 128)
     by_budget, by_count = pool(learner_budget=alone + 1e-6), pool(tasks_per_learner=3)
-    assert by_budget.rota_ == by_count.rota_ == rota(5, 3)
+    assert by_budget.learner_schedule_ == by_count.learner_schedule_ == schedule_by_count(5, 3)
     assert by_budget.plan(facts(5).tasks[0]) == by_count.plan(facts(5).tasks[0])
     endless = replace(facts(2), endless=True)
-    assert pool(endless, learner_budget=alone + 1e-6, stay=1, finished=1).rota_ == rota(2, 3, endless=True)
+    assert pool(endless, learner_budget=alone + 1e-6, stay=1, finished=1).learner_schedule_ == schedule_by_count(
+        2, 3, endless=True
+    )
 
 
 def test_both_learners_of_an_early_start_are_charged() -> None:

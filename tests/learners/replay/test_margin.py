@@ -17,8 +17,8 @@ from tacit.learners.replay.margin import Margin, half_width, public_draws
 from tacit.memory import References
 from tacit.models.noisy import Noisy
 from tacit.privacy.vault import Grant
-from tacit.privacy.vault.exits import noisy_gradient
-from tacit.privacy.vault.exits.noisy_gradient import GradientExit
+from tacit.privacy.vault.exits import gradient_exit
+from tacit.privacy.vault.exits.gradient_exit import GradientExit
 
 
 def begin(**settings: Any) -> Any:
@@ -73,14 +73,14 @@ def test_one_record_more_changes_nothing_for_another(std: float, monkeypatch: py
     net = network(std)
     rule = Margin(net, public_draws(net, (6,), 16, 0), threshold=-0.9 if std else 0.0, confidence=0.9)
     found: list[dict[int, bool]] = []
-    honest = noisy_gradient.prepare
+    honest = gradient_exit.prepare
 
     def prepare(*given: Any) -> Any:
         made = honest(*given)
         found.append(dict(zip(made.records.names.tolist(), made.selected.tolist(), strict=True)))
         return made
 
-    monkeypatch.setattr("tacit.privacy.vault.exits.noisy_gradient.prepare", prepare)
+    monkeypatch.setattr("tacit.privacy.vault.exits.gradient_exit.prepare", prepare)
     for keep in (slice(0, 40), slice(1, 40), slice(0, 7)):
         vault = fixed()
         declared = Declared(stream="s", task="t", budget=ROOMY, size=40, labels=range(3), public=True)

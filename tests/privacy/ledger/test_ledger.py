@@ -179,8 +179,11 @@ def test_the_same_records_have_one_block(ledger, stream) -> None:
     block = ledger.block(stream, "t", size=10, fingerprint="f")
     assert ledger.block(stream, "t", size=10, fingerprint="f") == block
     other = ledger.stream(StreamTerms(name="other", budget=BUDGET))
-    for where, task in ((stream, "t2"), (other, "t")):
-        with pytest.raises(LedgerError, match="already in the ledger as stream 's', task 't'"):
+    for where, task, says in (
+        (stream, "t2", "already learned as task 't'; pass the records of the next task"),
+        (other, "t", "already in the ledger as stream 's', task 't'"),
+    ):
+        with pytest.raises(LedgerError, match=says):
             ledger.block(where, task, size=10, fingerprint="f")
     assert ledger.block(stream, "t", size=10, fingerprint="g") == block  # its records changed, the budget did not
     with pytest.raises(LedgerError, match="already in the ledger"):

@@ -324,7 +324,7 @@ def test_the_same_records_under_another_name_are_found(vault: Vault, admit: Admi
     x = np.arange(10.0)[:, None]
     admit(x, np.zeros(10), task="january")
     order = np.random.default_rng(0).permutation(10)
-    with pytest.raises(LedgerError, match="already in the ledger as stream 's', task 'january'"):
+    with pytest.raises(LedgerError, match="these records were already learned as task 'january'"):
         admit(x[order], np.zeros(10), task="february")
 
 

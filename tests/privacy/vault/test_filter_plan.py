@@ -56,7 +56,7 @@ def test_the_ledger_charges_it_once_and_finds_the_price_again(ledger: Ledger, va
     before = ledger.statement(1)
     for noise in (3.0, 0.5, 7.0):
         meter.gradient(linear(2), sum_loss, noise=noise, clip=1.0)
-    meter.left(look)
+    meter.noisy_units_left(look)
     after = ledger.statement(1)
     assert before.epsilon == after.epsilon == pytest.approx(2.0, abs=1e-3)
     assert [(g.kind, g.state) for g in after.grants] == [("meter", "CHARGED"), ("count", "RELEASED")]

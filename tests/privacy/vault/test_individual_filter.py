@@ -223,14 +223,14 @@ def test_left_is_a_noisy_count_of_those_still_in(fixed: Vault, admit_fixed: Admi
     block = admit_fixed(lengths(*[1.0] * 25, *[0.1] * 15), np.zeros(n))
     fixed.commit({block: [TWICE, *[plan] * looks]})
     meter = fixed.individual_filter(block, TWICE)
-    assert abs(meter.left(plan) - n) < 8
+    assert abs(meter.noisy_units_left(plan) - n) < 8
     for _ in range(3):
         meter.gradient(linear(n), sum_loss, **QUIET)
-    seen = np.array([meter.left(plan) for _ in range(looks - 1)])
+    seen = np.array([meter.noisy_units_left(plan) for _ in range(looks - 1)])
     assert abs(seen.mean() - 15) < 2
     assert_scale_of_few(seen - 15, 2.0)
     with pytest.raises(TacitError):
-        meter.left(plan)  # not in the list any more
+        meter.noisy_units_left(plan)  # not in the list any more
 
 
 def assert_scale_of_few(values: np.ndarray, std: float) -> None:

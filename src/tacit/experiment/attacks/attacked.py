@@ -30,7 +30,7 @@ from tacit.experiment.runs.folder import RunFolder, SeedFolder
 from tacit.experiment.runs.planning import planned_learner
 from tacit.experiment.runs.resolver import declare, make_budget, open_stream
 from tacit.experiment.runs.runner import features_at
-from tacit.learners import opened as from_release
+from tacit.learners import load_learner
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.release import Release
 from tacit.models.noisy import Noisy
@@ -130,8 +130,8 @@ class _AllReleases:
         stream = open_stream(config.data, folder.seed, features_at(config, folder, ignore, Stop()))
         if any(task.test is None for task in ([stream.task(0)] if stream.info.endless else stream)):
             raise ConfigError(
-                f"the stream {stream.info.name!r} has no public test set, and an attack reads labelled records and "
-                "tells what the model makes of them, which nobody is charged for; declare a public test file"
+                f"the stream {stream.info.name!r} has no public test set, and an attack reports uncharged predictions "
+                "on labelled records, so they must be public; declare a public test file"
             )
         self.tasks = self._tasks(config, stream)
         self.learner = self._learner(config, stream)
@@ -238,7 +238,7 @@ class _LastRelease(_AllReleases):
         return range(max(0, learned - config.window), learned)
 
     def _learner(self, config: Config, stream: Stream) -> Learner:
-        return from_release(EndlessFolder(path=self.folder.path).last, device=config.device)
+        return load_learner(EndlessFolder(path=self.folder.path).last, device=config.device)
 
     @property
     def released(self) -> range:

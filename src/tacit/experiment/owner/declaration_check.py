@@ -8,6 +8,11 @@ from tacit.data.benchmarks.file_check import CheckResult, check_named
 from tacit.data.benchmarks.named import NAMED, entry
 from tacit.data.declared.declaration import Declaration
 from tacit.errors import DataError
+from tacit.experiment.config.config import BudgetSection, EvaluationSection
+from tacit.experiment.runs.evaluation import ChargedQueries, query_notice
+from tacit.experiment.runs.resolver import make_budget
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.vault import Vault
 from tacit.privacy.vault.sources.declared import open_path, refuse_private_test_file
 from tacit.privacy.vault.sources.table_reader import Table
 from tacit.words import counted, listed
@@ -30,7 +35,8 @@ def check(source: str | Path, root: Path | str | None = None) -> tuple[CheckResu
         return tuple(_check_declaration(Path(source)))
     if Path(source).exists():
         raise DataError(
-            f"{source} is no declaration (.yaml); `tacit data declare {source}` writes one for a file or folder of data"
+            f"{source} is not a declaration (.yaml); write one for a file or folder of data with "
+            f"`tacit data declare {source}`"
         )
     entry(str(source))  # raises, with the nearest names
     return ()
@@ -48,7 +54,7 @@ def _check_declaration(path: Path) -> Iterator[CheckResult]:
     yield CheckResult(what="declaration", ok=True, says=f"{declared.name}: {tasks} declared")
     for part, file in (("train", declared.files.train), ("test", declared.files.test)):
         if file is None:
-            yield CheckResult(what=part, ok=True, says="no public test file: accuracy is a charged query")
+            yield CheckResult(what=part, ok=True, says=f"no public test file: {_query_note(declared)}")
             continue
         try:
             if part == "test":
@@ -69,11 +75,19 @@ def _check_declaration(path: Path) -> Iterator[CheckResult]:
             yield CheckResult(what="features", ok=True, says=_columns_of_numbers(path, private_table.as_numbers))
 
 
+def _query_note(declared: Declaration) -> str:
+    """How precisely `tacit run` would measure accuracy with its default budget, from public facts."""
+    info, share = declared.info(declared.shape or (1,)), EvaluationSection().share
+    budget = make_budget(BudgetSection(), info.unit)
+    noise = ChargedQueries(stream=info, vault=Vault(Ledger.throwaway()), budget=budget, share=share).noise
+    return f"{query_notice(noise or 0.0)} (at ε = {budget.epsilon:g})"
+
+
 def _columns_of_numbers(path: Path, names: Sequence[str]) -> str:
     """What the owner of a private table should know about columns of texts, from the public names alone."""
     columns = counted(len(names), "column")
     return (
-        f"{columns} read as numbers: {listed(names)}; a text in one is replaced by `fill` and teaches nothing, so list "
-        "a text column's values under `categories`, or name only the others in `features` (which cells are texts is "
-        f"private: the owner sees it by tacit data check {shlex.quote(str(path))} --look)"
+        f"{columns} read as numbers: {listed(names)}; a text in one is replaced by `fill` and carries no "
+        "information, so list a text column's values under `categories`, or name only the others in `features` (which "
+        f"cells are texts is private: the owner sees it by tacit data check {shlex.quote(str(path))} --look)"
     )

@@ -14,7 +14,7 @@ import numpy as np
 from tacit.data.declared.declaration import Declaration
 from tacit.data.declared.parsing import plain_name
 from tacit.errors import DataError
-from tacit.privacy.vault.sources import columns
+from tacit.privacy.vault.sources import cell_conversion
 from tacit.privacy.vault.sources.csv_file import CsvFile
 from tacit.privacy.vault.sources.declared import open_path
 from tacit.privacy.vault.sources.table_reader import Table
@@ -58,13 +58,13 @@ def _lines(declared: Declaration, table: Table) -> Iterator[PreviewLine]:
         total += len(rows)
         right[label] += int(np.isin(table.labels(rows), declared.labels).sum())
         if task is not None:
-            right[task] += sum(name in tasks for name in columns.names(rows.column(task)).to_pylist())
+            right[task] += sum(name in tasks for name in cell_conversion.names(rows.column(task)).to_pylist())
         for name in table.features:
             categories = declared.categories.get(name)
             if categories is None:
                 right[name] += int(np.isfinite(table.numbers(rows, name)).sum())
             else:
-                right[name] += int(columns.one_hot(rows.column(name), categories).sum())
+                right[name] += int(cell_conversion.one_hot(rows.column(name), categories).sum())
     if isinstance(table.source, CsvFile):
         hint = "the others: files.encoding, files.delimiter, quotes, or newlines in cells"
         yield _line("lines", "are whole records", total, table.source.count_lines(), hint)

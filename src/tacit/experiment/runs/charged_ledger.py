@@ -138,7 +138,7 @@ def notices(config: Config, info: StreamInfo, ledger: Path, cap: Cap | None) -> 
     return [charged, made]
 
 
-def point_ahead(ledger: Path, folder: RunFolder) -> None:
+def write_planned_ledger(ledger: Path, folder: RunFolder) -> None:
     """Write to the folder which ledger a new run will be charged to; of a resumed run, check that it is the same one.
 
     Another ledger, or an older copy, does not know what was charged."""
@@ -152,15 +152,15 @@ def point_ahead(ledger: Path, folder: RunFolder) -> None:
         _check_begun(ledger, begun, folder)
 
 
-def point_to(ledger: Path, folder: RunFolder, cap: Cap | None = None) -> None:
+def write_ledger_reference(ledger: Path, folder: RunFolder, cap: Cap | None = None) -> None:
     """Make the ledger if there is none, and write to the folder which one `--resume` charges."""
-    point_ahead(ledger, folder)  # first, since the process may be killed before the ledger is made
+    write_planned_ledger(ledger, folder)  # first, since the process may be killed before the ledger is made
     if "id" not in folder.ledger():
         make(ledger, cap)
-    write_json(folder.path / "ledger.json", pointer(ledger))
+    write_json(folder.path / "ledger.json", ledger_reference(ledger))
 
 
-def pointer(ledger: Path) -> dict[str, Any]:
+def ledger_reference(ledger: Path) -> dict[str, Any]:
     """What `ledger.json` says of a lasting ledger."""
     with Ledger(ledger) as book:
         head = book.head

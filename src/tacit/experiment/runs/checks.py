@@ -32,8 +32,8 @@ def refuse_spent(info: StreamInfo, ledger: Path) -> None:
     spent = next((task.name for task in info.tasks if task.name in charged), None)
     if spent is not None:
         raise ConfigError(
-            f"task {spent!r} of {info.name!r} was learned from already, and {ledger} says what its people have lost; "
-            "use what that run released, go on with it by --resume, or declare new records as new tasks"
+            f"task {spent!r} of {info.name!r} has already been learned and charged to {ledger}; load the release saved "
+            "after it, continue that run with --resume, or declare new records as new tasks"
         )
 
 
@@ -47,6 +47,12 @@ def corrected(config: Config, folder: RunFolder, info: StreamInfo) -> None:
     other = changed(config, begun)
     if not other or any(not key.startswith("learner.") or key == "learner.method" for key in other):
         return
+    if all(folder.seed(seed).finished for seed in begun.seeds):
+        key, (_, value) = next(iter(other.items()))
+        raise ConfigError(
+            f"{folder.path} is finished, so its settings can no longer change ({key} = {value!r}); start a new run "
+            "with --out"
+        )
     now = config.model_copy(update={"threads": config.threads or begun.threads, "name": begun.name})
     if _plans(begun, info) != _plans(now, info):
         key, (before, value) = next(iter(other.items()))

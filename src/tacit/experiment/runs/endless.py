@@ -1,6 +1,6 @@
 """`run_endless(config, folder)`: learn an endless stream, task after task, until it is stopped or its budget is spent.
 
-Killed at any moment, the next call resumes where it was and charges nothing twice (see `runs.horizon.EndlessLoop`).
+Killed at any moment, the next call resumes where it was and charges nothing twice (`finite_and_endless.EndlessLoop`).
 What is kept in memory and on disk does not grow with the number of tasks, except for the ledger. ε is that of one
 task's plan for ever, since no unit recurs more often than declared. When nothing more may be spent, the last release is
 kept and nothing is charged. Where the learner's own settings end the stream, no further task is admitted and all
@@ -53,7 +53,7 @@ class EndlessStatus:
 
     @property
     def release(self) -> Path:
-        """The last release; `tacit.learners.opened(release)` loads it."""
+        """The last release; `tacit.learners.load_learner(release)` loads it."""
         return self.folder / "releases" / "last"
 
 
@@ -129,7 +129,7 @@ def run_endless(
     assert isinstance(begun, Endless)
     with seed_folder.locked(), threads(begun.threads or 1), stop_on_ctrl_c(stop):
         if book is not None:
-            charged_ledger.point_to(book, run_folder, cap)
+            charged_ledger.write_ledger_reference(book, run_folder, cap)
             notify(progress, *charged_ledger.notices(begun, info, book, cap))
         with (
             charged_ledger.open_ledger(begun, seed_folder, info, book) as kept,

@@ -74,8 +74,8 @@ class Evaluation(ABC):
     def give_public_records(self, learner: Learner, number: int) -> None:
         """Give the learner public records of a task that it evaluates itself on while it learns."""
         raise ConfigError(
-            f"{type(learner).__name__} looks at public records while it learns, and here are none; give a public test "
-            "set for every task, or learner.watch_on = 'charged'"
+            f"{type(learner).__name__} looks at public records while it learns, and there are none; give a public "
+            "test set for every task, or set learner.watch_on = 'charged'"
         )
 
     def check(self, learner: Learner) -> None:
@@ -211,8 +211,8 @@ class ChargedQueries(Evaluation):
         super().check(learner)
         if is_random(learner.model_):
             raise ConfigError(
-                "a network with a noise layer answers otherwise every time, and a charged query has to be the same "
-                "when it is taken up after a crash; give a public test set, or evaluation.test = 'none'"
+                "a network with a noise layer makes random predictions, so a charged query could not be repeated "
+                "identically after a crash; give a public test set, or set evaluation.test = 'none'"
             )
 
     def after(self, learner: Learner, number: int) -> Accuracies:
@@ -246,6 +246,14 @@ class Predictions:
 
     def __call__(self, rows: Tensor) -> Tensor:
         return self._answer(rows)
+
+
+def query_notice(noise: float) -> str:
+    """What a user should know of charged queries before they are charged; `noise` is `ChargedQueries.noise`."""
+    return (
+        f"accuracy per task will be a charged query with a standard deviation of up to {noise:.1%}; a public test file "
+        "or a larger evaluation.share makes it more precise"
+    )
 
 
 def mean_of_learned(accuracies: Accuracies, number: int) -> float | None:

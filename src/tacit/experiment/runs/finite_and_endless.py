@@ -35,7 +35,7 @@ class FiniteLoop(TaskLoop):
 
     Args:
         plan: The seed's learner, label sets and evaluation, planned.
-        tell: Receives the progress.
+        progress: Receives events.
         stop: Stops the loop between two steps.
         callback: A callback of the user.
         clock: Has counted the time of planning.
@@ -163,7 +163,7 @@ class EndlessLoop(TaskLoop):
         learner: A started learner.
         tests: Measures accuracy after each task.
         vault: Admits the records.
-        tell: Receives the progress.
+        progress: Receives events.
         stop: Stops the loop between two steps.
         callback: A callback of the user.
     """

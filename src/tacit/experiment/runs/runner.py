@@ -25,6 +25,7 @@ from tacit.experiment.runs.arrival import arrivals, nothing_new
 from tacit.experiment.runs.arrival import write as write_arrivals
 from tacit.experiment.runs.charged_ledger import Cap, UnitCap
 from tacit.experiment.runs.checks import corrected, refuse_spent
+from tacit.experiment.runs.evaluation import query_notice
 from tacit.experiment.runs.finite_and_endless import FiniteLoop
 from tacit.experiment.runs.folder import RunFolder, SeedFolder
 from tacit.experiment.runs.planning import SeedPlan
@@ -140,11 +141,11 @@ def run(
                 notify(progress, f"{until} is learned already; nothing was read, learned or charged")
             return run_summary.read(config, run_folder)
         if first is not None and book is not None:
-            charged_ledger.point_ahead(book, run_folder)  # the process may be killed before the ledger is made
+            charged_ledger.write_planned_ledger(book, run_folder)  # the process may be killed before the ledger is made
             write_arrivals(run_folder, there or ())
-            _check_workable(config, run_folder, first, book, cap, goal)
-            charged_ledger.point_to(book, run_folder, cap)
-            notify(progress, *charged_ledger.notices(config, first.info, book, cap))
+            measured = _check_workable(config, run_folder, first, book, cap, goal)
+            charged_ledger.write_ledger_reference(book, run_folder, cap)
+            notify(progress, *charged_ledger.notices(config, first.info, book, cap), *measured)
         if stream is None:
             notify(progress, *published_notices(config.data.sources, config.data.features))
 
@@ -165,21 +166,23 @@ def run(
                         run_folder.path, seed, ledger=book, goal=goal, progress=report, stop=stop, stream=stream,
                         callback=callback,
                     )  # fmt: skip
-    write_json(run_folder.path / "ledger.json", _pointer(config, run_folder, book))
+    write_json(run_folder.path / "ledger.json", _ledger_reference(config, run_folder, book))
     return run_summary.finish(config, run_folder)
 
 
 def _check_workable(
     config: Config, run_folder: RunFolder, stream: Stream, ledger: Path, cap: Cap | None, goal: int | None
-) -> None:
+) -> list[str]:
     """Refuse a run on private data whose plans do not fit the ledger, or whose learner fails on synthetic records.
 
-    Nothing is read or charged, and no ledger is made: a run that is refused leaves none."""
+    Nothing is read or charged, and no ledger is made: a run that is refused leaves none. Returns how precisely accuracy
+    will be measured, in words, where it is a charged query."""
     seed = config.seeds[0]
     with charged_ledger.preview(ledger, cap) as book, threads(config.threads or 1):
         plan = SeedPlan(for_seed(config, seed), run_folder.seed(seed), stream, Vault(book))
         plan.fit_budget()
         plan.rehearse(goal)
+        return [] if (noise := plan.evaluation.noise) is None else [query_notice(noise)]
 
 
 def loaded(what: str | Path | Mapping[str, Any]) -> Config:
@@ -251,10 +254,10 @@ def _goal(until: str, info: StreamInfo) -> int:
     return names.index(until) + 1
 
 
-def _pointer(config: Config, run_folder: RunFolder, ledger: Path | None) -> dict[str, Any]:
+def _ledger_reference(config: Config, run_folder: RunFolder, ledger: Path | None) -> dict[str, Any]:
     """`ledger.json`: the lasting ledger and its head, or the heads of the throw-away ledgers."""
     if ledger is not None:
-        return charged_ledger.pointer(ledger)
+        return charged_ledger.ledger_reference(ledger)
     heads = {str(seed): run_summary.SeedLog.read(run_folder.seed(seed)).end["ledger"] for seed in config.seeds}
     return {"kind": "throw-away, the data is declared public", "seeds": heads}
 

@@ -17,7 +17,7 @@ from tacit.words import counted
 
 
 def show(summary: RunSummary, console: Console) -> None:
-    """Print a finished run; of one with tasks left, what there is by now and how to go on."""
+    """Print the results of a run, and for one with tasks left how to continue it."""
     found = summary.metrics
     seeds = len(found["seeds"])
     console.print()
@@ -30,9 +30,8 @@ def show(summary: RunSummary, console: Console) -> None:
     console.print(_figures(summary))
     if (noise := found.get("accuracy_noise")) is not None:
         console.print(
-            f"accuracies are noisy queries over the declared number of test units (standard deviation up to "
-            f"{noise:.1%}, of the noise and of how many units coins put into the test part), so one may leave 0 to "
-            "100 %",
+            f"accuracies are charged queries with a standard deviation of up to {noise:.1%}, from the noise and the "
+            "random test split; values can fall outside 0–100 %",
             style="dim",
         )
     for caveat in found.get("caveats", ()):

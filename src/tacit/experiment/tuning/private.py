@@ -223,7 +223,7 @@ class _Tuning:
         if not run.stream.info.public:  # as the first call of a run, it vouches for all tasks in one file
             write_arrivals(self.place, [one.info.name for one in run.stream if one.arrived is None])
         if ledger is not None:
-            charged_ledger.point_to(ledger, self.place)
+            charged_ledger.write_ledger_reference(ledger, self.place)
         release = learner.release(asked, block, self.vault)
         release.save(run.folder.release(0, task.info.name))  # last: with it the run can be resumed
         found = TuningResult(settings=settings, score=winner.score, tried=(), config=config)

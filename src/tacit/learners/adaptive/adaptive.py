@@ -98,8 +98,8 @@ class AdaptiveDPSGD(NaiveDPSGD):
         super().start(stream)
         if self.watch_on == "charged" and is_random(self.model_):
             raise LearnerError(
-                "a network with a noise layer answers otherwise every time, and a charged query has to be the same "
-                "when it is taken up after a crash; use watch_on = 'public'"
+                "a network with a noise layer makes random predictions, so a charged query could not be repeated "
+                "identically after a crash; use watch_on = 'public'"
             )
         self.segments_: list[Segment] = []
         self.stopped_: str | None = None
@@ -140,10 +140,10 @@ class AdaptiveDPSGD(NaiveDPSGD):
             raise LearnerError(
                 "watch_on = 'public' needs public records like the task's: show(X, y) them first, or use 'charged'"
             )
-        vault.left(block)  # a committed block is refused before it is cut
+        vault.remaining_budget(block)  # a committed block is refused before it is cut
         train, watch = (block, None) if self.watch_on == "public" else self._cut(block, vault)
-        room = self._room(task, vault.left(train))
-        query = None if watch is None else self._query(task, vault.left(watch))
+        room = self._room(task, vault.remaining_budget(train))
+        query = None if watch is None else self._query(task, vault.remaining_budget(watch))
         first = noise = self._first(task, room)
         optimizer, total, done = self.optimizer(task), self.steps_in(task), 0
         ends: deque[list[Tensor]] = deque(maxlen=ceil(round(self.average * total) / self.check))

@@ -78,7 +78,7 @@ class MeteredGD(Learner):
         self._check_settings(stream)
         super().start(stream)
         self.rho_ = FilterPlan.for_budget(self.budget, stream.tasks_per_unit).rho
-        self.left_: dict[int, float] = {}
+        self.noisy_units_left_: dict[int, float] = {}
         """Noisy numbers of remaining units after the last task: of its own block (by its number) and of remembered
         ones. A block whose steps were begun again after a crash has none: its count may have been released before."""
         sizes = [self.memory_share * task.size for task in stream.tasks] if self.memory_share else []
@@ -109,10 +109,10 @@ class MeteredGD(Learner):
             filters = {number: self._filter(part, number, task, vault) for number, part in blocks.items()}
             planned = {number for number in blocks if filters[number].steps == self._steps_before(number, task)}
             self._descend(task, filters, blocks)
-            self.left_ = {}
+            self.noisy_units_left_ = {}
             for number in sorted(planned) if self.count_share else ():
                 (plan, *_) = self._counts(self._reads(number, task))
-                self.left_[number] = filters[number].left(plan)
+                self.noisy_units_left_[number] = filters[number].noisy_units_left(plan)
         finally:
             if vault.has_store:  # a later task, or process, opens them again
                 for meter in self._filters.values():
@@ -132,13 +132,13 @@ class MeteredGD(Learner):
 
     def tensors(self) -> dict[str, Tensor]:
         """The weights, and the noisy counts of the last task."""
-        counts = {f"{_LEFT}{number}": torch.tensor(count) for number, count in self.left_.items()}
+        counts = {f"{_LEFT}{number}": torch.tensor(count) for number, count in self.noisy_units_left_.items()}
         return super().tensors() | counts
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         counts = {name: value for name, value in tensors.items() if name.startswith(_LEFT)}
         super().load({name: value for name, value in tensors.items() if name not in counts})
-        self.left_ = {int(name.removeprefix(_LEFT)): float(value) for name, value in counts.items()}
+        self.noisy_units_left_ = {int(name.removeprefix(_LEFT)): float(value) for name, value in counts.items()}
 
     def consumption(self, task: TaskInfo) -> Consumption:
         """As if no unit were used up: which units are is private."""

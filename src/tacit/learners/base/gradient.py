@@ -151,7 +151,7 @@ class GradientLearner(GradientSettings, Learner):
         """How many times one unit may meet the plan of a task: once in each task that it is in."""
         return self.stream_.tasks_per_unit
 
-    def turns(self, grant: Grant, task: TaskInfo) -> Iterator[int]:
+    def training_steps(self, grant: Grant, task: TaskInfo) -> Iterator[int]:
         """Iterates over the steps of a grant; after the last one the averaged weights are put into the model."""
         steps = grant.plan.steps
         average = AveragedWeights(self.model_, share=self.average, steps=steps, first=grant.step)

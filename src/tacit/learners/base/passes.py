@@ -48,7 +48,9 @@ def fixed(n: int, batch: int, coins: torch.Generator) -> tuple[Tensor, ...]:
     return tuple(torch.split(torch.randperm(n, generator=coins), batch))
 
 
-def turns(report: Callable[[Step], None], task: TaskInfo, batches: Iterable[Tensor], steps: int) -> Iterator[Tensor]:
+def training_steps(
+    report: Callable[[Step], None], task: TaskInfo, batches: Iterable[Tensor], steps: int
+) -> Iterator[Tensor]:
     """The first `steps` batches, each reported before it is yielded, and the end. An empty task has no batches."""
     for step, rows in enumerate(islice(batches, steps)):
         report(Step(task=task, step=step, of=steps))

@@ -70,7 +70,7 @@ def find(name: str) -> type[Learner]:
     return learner
 
 
-def opened(
+def load_learner(
     folder: str | Path,
     *,
     ledger: str | Path | Ledger | None = None,

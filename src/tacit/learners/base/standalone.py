@@ -162,8 +162,8 @@ def check_not_learned(vault: Vault, stream: StreamInfo, task: TaskInfo, method: 
     """Refuses a task that was learned to its end, in this process or another; an unfinished one is resumed."""
     if vault.ledger.grant_states(stream.name, task.name) == {"RELEASED"}:
         raise LearnerError(
-            f"task {task.name!r} of {stream.name!r} was learned from already, as the ledger says; go on "
-            f"with {method}.from_release(folder, ledger=…) from what save(folder) wrote after it"
+            f"task {task.name!r} of {stream.name!r} has already been learned; load the release saved after it with "
+            f"{method}.from_release(folder, ledger=…)"
         )
 
 

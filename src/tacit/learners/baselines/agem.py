@@ -61,7 +61,7 @@ class AGEM(Learner):
         memory = self._memory()
         optimizer = torch.optim.SGD(self.model_.parameters(), lr=at(self.lr, task, "lr"))
         steps = passes.steps_in(task, -(-len(x) // self.batch), steps=self.steps, epochs=self.epochs)
-        for rows in passes.turns(self.report, task, passes.fresh(len(x), self.batch, coins), steps):
+        for rows in passes.training_steps(self.report, task, passes.fresh(len(x), self.batch, coins), steps):
             g = self._gradient(x[rows], y[rows])
             if memory is not None:
                 pick = torch.randperm(len(memory[0]), generator=coins)[: self.memory_batch]

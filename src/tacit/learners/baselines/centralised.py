@@ -71,7 +71,7 @@ class Centralised(Learner):
         )
         coins = torch.Generator().manual_seed(self.seed * 1009 + task.number)
         steps = passes.steps_in(task, -(-len(x) // self.batch), steps=None, epochs=self.epochs)
-        for rows in passes.turns(self.report, task, passes.fresh(len(x), self.batch, coins), steps):
+        for rows in passes.training_steps(self.report, task, passes.fresh(len(x), self.batch, coins), steps):
             optimizer.zero_grad()
             torch.autograd.backward(self.loss_(self.model_(x[rows]), y[rows]).mean())
             optimizer.step()

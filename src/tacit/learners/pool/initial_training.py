@@ -35,7 +35,7 @@ class InitialTraining:
     @property
     def learners(self) -> int | None:
         """How many networks there will be. None: there is no last one."""
-        return self.member.rota_.learners
+        return self.member.learner_schedule_.learners
 
     def check(self, stream: StreamInfo) -> None:
         """Refuses passes over held-out tasks that could not be committed before the first one."""

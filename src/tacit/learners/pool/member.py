@@ -17,7 +17,7 @@ from tacit.learners.base.callbacks import Step
 from tacit.learners.base.gradient import at
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.public_figures import Consumption
-from tacit.learners.pool.rota import Rota, Steps, rota, rota_by_budget
+from tacit.learners.pool.learner_schedule import LearnerSchedule, Steps, schedule_by_budget, schedule_by_count
 from tacit.learners.replay.dpcl import ProjectedReplay
 from tacit.memory import Mode, Schedule
 from tacit.privacy.accounting import calibrate
@@ -78,34 +78,36 @@ class Member(ProjectedReplay):
 
     def schedule(self, stream: StreamInfo) -> Schedule:
         """Who reads is decided before what is read."""
-        self.rota_ = self._rota(stream)
+        self.learner_schedule_ = self._learner_schedule(stream)
         return super().schedule(stream)
 
     def reads(self, stream: StreamInfo, noise: tuple[float, ...]) -> Schedule:
-        return replace(super().reads(stream, noise), readers=self.rota_.pattern(len(stream.tasks)))
+        return replace(super().reads(stream, noise), readers=self.learner_schedule_.pattern(len(stream.tasks)))
 
     def times_read(self, task: TaskInfo) -> int:
-        return super().times_read(task) * max(1, len(self.rota_.readers(task.number)))
+        return super().times_read(task) * max(1, len(self.learner_schedule_.readers(task.number)))
 
     def train_events(self) -> list[list[DpEvent]]:
-        own, turn = len(self.stream_.tasks), self.rota_.spans[0]
+        own, turn = len(self.stream_.tasks), self.learner_schedule_.spans[0]
         planned = map(self.stream_.task, range(math.lcm(own, turn) if self.stream_.endless else own))
-        return [self.events_in(task) for task in planned if task is not None and self.rota_.readers(task.number)]
+        return [
+            self.events_in(task) for task in planned if task is not None and self.learner_schedule_.readers(task.number)
+        ]
 
     def events_in(self, task: TaskInfo) -> list[DpEvent]:
         """The charges of a unit that is trained on: one event for each network that reads the task."""
-        return [self.plan(task).event] * len(self.rota_.readers(task.number))
+        return [self.plan(task).event] * len(self.learner_schedule_.readers(task.number))
 
     def consumption(self, task: TaskInfo) -> Consumption:
         used = super().consumption(task)
-        return replace(used, trained=used.trained * len(self.rota_.readers(task.number)))
+        return replace(used, trained=used.trained * len(self.learner_schedule_.readers(task.number)))
 
-    def _rota(self, stream: StreamInfo) -> Rota:
+    def _learner_schedule(self, stream: StreamInfo) -> LearnerSchedule:
         tasks, by = len(stream.tasks), self.turns_by
         if by.learner_budget is None:
             each = tasks if by.tasks_per_learner is None else by.tasks_per_learner
-            return rota(tasks, each, early=by.early_start, learners=by.learners, endless=stream.endless)
-        return rota_by_budget(
+            return schedule_by_count(tasks, each, early=by.early_start, learners=by.learners, endless=stream.endless)
+        return schedule_by_budget(
             tasks, self._steps_of_reader, by.learner_budget, self.budget.delta,
             early=by.early_start, learners=by.learners, endless=stream.endless,
         )  # fmt: skip
@@ -113,7 +115,7 @@ class Member(ProjectedReplay):
     def _steps_of_reader(self, number: int, readers: int) -> Steps:
         """Rate, noise and steps of one of the `readers` of a task."""
         task = self.stream_.task(number)
-        assert task is not None  # a rota asks about planned tasks
+        assert task is not None  # a schedule asks about planned tasks
         rate, steps = self.rate_in(task), self.steps_in(task)
         if self.noise is not None:
             return rate, at(self.noise, task, "noise"), steps

@@ -3,7 +3,7 @@
 A network is trained on some tasks; then it is finished, answers for its tasks and learns no more, and a new one begins.
 With an early start the new one also learns the last task of the old one, which the old one answers for. The pool holds:
 * `member_`: the learner that trains them all, by A-GEM on noisy gradients with one shared memory;
-* `rota_`: which network learns which task, public and known before a record is read;
+* `learner_schedule_`: which network learns which task, public and known before a record is read;
 * `initial_`: how a new network begins;
 * `pool_`: the trained weights of the networks.
 """
@@ -30,8 +30,8 @@ from tacit.learners.base.weights import State, put, trained, under
 from tacit.learners.closed_form.routing import entropy, logarithm
 from tacit.learners.experts.per_task_models import outputs
 from tacit.learners.pool.initial_training import InitialTraining
+from tacit.learners.pool.learner_schedule import LearnerSchedule
 from tacit.learners.pool.member import Member, TurnSettings
-from tacit.learners.pool.rota import Rota
 from tacit.learners.replay.dpcl import ProjectedReplay, ProjectionSettings
 from tacit.memory import ReplayMemory
 from tacit.privacy.vault import Block, GradientPlan, Vault
@@ -90,10 +90,10 @@ class Pool(ProjectionSettings, Learner):
             fine_tune=self.fine_tune, epochs=self.fine_tune_epochs, lr=self.fine_tune_lr, member=self.member_
         )
         self.initial_.check(stream)
-        if not stream.endless and (most := sum(self.rota_.spans)) < len(stream.tasks):
+        if not stream.endless and (most := sum(self.learner_schedule_.spans)) < len(stream.tasks):
             raise LearnerError(
-                f"{len(stream.tasks)} tasks are planned and the {self.rota_.learners} learner(s) of this pool end "
-                f"after {most}; plan {most} tasks, or more learners"
+                f"{len(stream.tasks)} tasks are planned and the {self.learner_schedule_.learners} learner(s) of this "
+                f"pool end after {most}; plan {most} tasks, or more learners"
             )
 
     def build(self) -> nn.Module:
@@ -104,8 +104,8 @@ class Pool(ProjectionSettings, Learner):
         return self.member_.model_
 
     @property
-    def rota_(self) -> Rota:
-        return self.member_.rota_
+    def learner_schedule_(self) -> LearnerSchedule:
+        return self.member_.learner_schedule_
 
     @property
     def memory_(self) -> ReplayMemory:
@@ -118,7 +118,7 @@ class Pool(ProjectionSettings, Learner):
         self._train_readers(task, train, vault)
         vault.drop(train)
         self.memory_.add(task.number, memory, vault)
-        answers = self.rota_.answers(task.number)
+        answers = self.learner_schedule_.answers(task.number)
         assert answers is not None  # otherwise the pool is over
         put(self.model_, self.pool_[answers])
         if self.finished is not None:
@@ -126,7 +126,7 @@ class Pool(ProjectionSettings, Learner):
 
     def _train_readers(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         """Trains every network that reads the task, the one that answers for it first; all are billed before."""
-        readers = self.rota_.readers(task.number)
+        readers = self.learner_schedule_.readers(task.number)
         # Remembered records are judged by the last released network, whichever network learns.
         judge = self.model_ if self.margin is None else deepcopy(self.model_)
         if len(readers) > 1:
@@ -166,13 +166,14 @@ class Pool(ProjectionSettings, Learner):
             vault.retire(vault.find(block.stream, block.task, part))
 
     def stop_reason(self, number: int) -> str | None:
-        if self.rota_.answers(number) is not None:
+        if self.learner_schedule_.answers(number) is not None:
             return None
-        return f"this pool may have {self.rota_.learners} learner(s), and they have learned their {number} tasks"
+        learners = self.learner_schedule_.learners
+        return f"this pool may have {learners} learner(s), and they have learned their {number} tasks"
 
     def answers_for(self, task: TaskInfo) -> int | None:
         """The network that answers for a task. None: all of them vote, since it has not begun or is gone."""
-        own = self.rota_.answers(task.number)
+        own = self.learner_schedule_.answers(task.number)
         return own if own in self.pool_ else None
 
     def scores(self, x: Tensor, task: TaskInfo | None = None) -> Tensor:
@@ -195,13 +196,13 @@ class Pool(ProjectionSettings, Learner):
     def groups(self) -> list[range]:
         """The tasks learned so far by the network that answers for them; on an endless stream, of those kept."""
         begun = sorted(self.pool_) if self.stream_.endless else range(max(self.pool_, default=-1) + 1)
-        each = [self.rota_.own(number) for number in begun]
+        each = [self.learner_schedule_.own(number) for number in begun]
         return [range(own.start, min(own.stop, self.tasks_learned)) for own in each if own.start < self.tasks_learned]
 
     def spent(self, number: int) -> float:
         """ε of a network's steps so far, by the moments accountant, as in the paper."""
         steps: Counter[tuple[float, float]] = Counter()
-        for index in self.rota_.tasks(number):
+        for index in self.learner_schedule_.tasks(number):
             task = self.stream_.task(index)
             if task is not None and index < self.tasks_learned:
                 plan = self.plan(task)

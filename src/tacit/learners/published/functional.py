@@ -154,7 +154,7 @@ class Functional(Learner):
         batches = passes.fixed(len(x), size, coins)
         steps = passes.steps_in(task, len(batches), steps=self.steps, epochs=self.epochs)
         memory = [number for number, (_, known) in enumerate(self.kept_) if len(known)]
-        for rows in passes.turns(self.report, task, cycle(batches), steps):
+        for rows in passes.training_steps(self.report, task, cycle(batches), steps):
             g: Gradient = self.gradient(x[rows], y[rows], size)
             if memory:
                 pick = memory[int(torch.randint(len(memory), (), generator=coins))]

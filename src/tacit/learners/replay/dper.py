@@ -56,7 +56,7 @@ class DPER(GradientLearner):
         reads = [Read(train, plan.rate), *self.memory_.reads(task.number)]
         grant = vault.grant(reads, plan, self.model_, self.loss_, work=self.settings())
         optimizer = self.optimizer(task)
-        for _ in self.turns(grant, task):
+        for _ in self.training_steps(grant, task):
             self.update(optimizer, grant.gradient())
         vault.drop(train)
         self.memory_.add(task.number, memory, vault)
@@ -79,7 +79,7 @@ class DPER(GradientLearner):
             clipping=self.clipping,
             noise=self._noise(),
             tasks_per_unit=stream.tasks_per_unit,
-            beside=1,
+            other_tasks_per_draw=1,
             stay=self.stay,
             leave=self.leave,
         )

@@ -122,7 +122,7 @@ def public_draws(network: nn.Module, shape: tuple[int, ...], number: int, seed: 
     """Standard normal noise for a network's noise layer, from a public seed; empty without a noise layer."""
     device = next(network.parameters()).device
     if not isinstance(network, Noisy):
-        if any(getattr(module, "throws_dice", False) for module in network.modules()):
+        if any(getattr(module, "random_in_eval", False) for module in network.modules()):
             raise LearnerError(
                 "margin supports a noise layer only at the top of a network; use the network 'noisy' itself"
             )

@@ -84,7 +84,7 @@ def register_block(
     known = connection.execute(select(blocks).where(blocks.c.identity == identity)).first()
     _check_consistent(connection, stream, known, task, part, mode, overlap)
     own_id = None if known is None else known.id
-    seen = fingerprint is not None and _seen(connection, fingerprint, own_id, public=stream.public)
+    seen = fingerprint is not None and _seen(connection, fingerprint, own_id, stream=stream.name, public=stream.public)
     if known is not None:
         _check_same_facts(known, size, labels)
         if known.state == "split" and known.overlap == "declared" and not seen:
@@ -143,7 +143,7 @@ def _check_same_facts(known: Row[Any], size: int, labels: Sequence[Any]) -> None
         )
 
 
-def _seen(connection: Connection, fingerprint: str, own_id: int | None, *, public: bool) -> bool:
+def _seen(connection: Connection, fingerprint: str, own_id: int | None, *, stream: str, public: bool) -> bool:
     """Whether the block was admitted with these records before.
 
     Records of another private block are refused. So are, in a private stream, records that were released raw from a
@@ -153,6 +153,10 @@ def _seen(connection: Connection, fingerprint: str, own_id: int | None, *, publi
     query = query.join_from(blocks, streams).join(fingerprints, fingerprints.c.block_id == blocks.c.id)
     holders = connection.execute(query.where(fingerprints.c.fingerprint == fingerprint)).all()
     for other in holders:
+        if other.id != own_id and not other.public and other.name == stream:
+            raise LedgerError(
+                f"these records were already learned as task {other.task!r}; pass the records of the next task"
+            )
         if other.id != own_id and not other.public:
             raise LedgerError(
                 f"these records are already in the ledger as stream {other.name!r}, task {other.task!r}; use that "
@@ -185,7 +189,9 @@ def split_block(
             raise LedgerError(f"task {parent.task!r} was split into {known}, got {dict(sizes)}; a split is made once")
         return [block_row(children[name]) for name in sizes]
     if parent.state != "live":
-        raise LedgerError(f"part {parent.part!r} of task {parent.task!r} is {parent.state} and cannot be split")
+        raise LedgerError(
+            f"part {parent.part!r} of task {parent.task!r} is {parent.state}, so it can no longer be split"
+        )
     query = select(grants.c.id).join_from(grants, charges).where(charges.c.block_id == block_id)
     was_read = connection.execute(query.where(grants.c.state != "VOID").limit(1)).first() is not None
     if parent.mode == "committed" and was_read:

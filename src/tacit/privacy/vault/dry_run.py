@@ -13,9 +13,9 @@ from torch import nn
 
 from tacit.privacy.ledger import Ledger, Ticket
 from tacit.privacy.vault.exits.billing import Bill, Biller, Charges
+from tacit.privacy.vault.exits.gradient_exit import GradientExit
 from tacit.privacy.vault.exits.grant import Grant
 from tacit.privacy.vault.exits.individual_filter import FilterPlan
-from tacit.privacy.vault.exits.noisy_gradient import GradientExit
 from tacit.privacy.vault.exits.plans import GradientPlan, Plan
 from tacit.privacy.vault.intake.blocks import Block, Loss, Read
 from tacit.privacy.vault.intake.store import Journal
@@ -71,7 +71,7 @@ class _FreeBiller(Biller):
         self._keys = ledger.keys
         self.bills = 0
 
-    def _find_or_make(
+    def _resume_or_reserve(
         self,
         kind: str,
         reads: Charges,

@@ -36,7 +36,7 @@ from tacit.privacy.accounting import calibrate, events
 from tacit.privacy.accounting.budget import Budget
 from tacit.privacy.ledger.storage.values import LabelPolicy
 from tacit.privacy.vault.exits.plans import GradientPlan, LabelPlan, SumPlan
-from tacit.privacy.vault.intake.blocks import Block, in_the_set, label_set
+from tacit.privacy.vault.intake.blocks import Block, check_other_label, label_set
 from tacit.privacy.vault.vault import Vault
 
 REFUSED = (
@@ -76,7 +76,7 @@ class Constant:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "declared", label_set(self.declared))
-        in_the_set(self.other, self.declared)
+        check_other_label(self.other, self.declared)
 
     def labels(self, vault: Vault, block: Block) -> tuple[Label, ...]:
         return tuple(self.declared)
@@ -93,7 +93,7 @@ class Prior:
     def __post_init__(self) -> None:
         object.__setattr__(self, "declared", {task: label_set(labels) for task, labels in self.declared.items()})
         for labels in self.declared.values():
-            in_the_set(self.other, labels)
+            check_other_label(self.other, labels)
 
     def labels(self, vault: Vault, block: Block) -> tuple[Label, ...]:
         if block.task not in self.declared:
@@ -157,7 +157,7 @@ class Learned:
                 raise PlanError(f"{name} must be in (0, {most:g}], got {getattr(self, name)}; it is part of the budget")
         if self.candidates is not None:
             object.__setattr__(self, "candidates", label_set(self.candidates))
-            in_the_set(self.other, self.candidates)
+            check_other_label(self.other, self.candidates)
         elif self.other is None:
             raise PlanError("discovery may find nothing, and a set is never empty; name other='…', or the candidates")
 

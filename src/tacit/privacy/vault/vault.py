@@ -26,9 +26,9 @@ from tacit.privacy.vault.exits.access import Access, Exit
 from tacit.privacy.vault.exits.accuracy import AccuracyExit
 from tacit.privacy.vault.exits.billing import Biller
 from tacit.privacy.vault.exits.count import CountExit
+from tacit.privacy.vault.exits.gradient_exit import GradientExit
 from tacit.privacy.vault.exits.individual_filter import FilterPlan, IndividualFilterExit
 from tacit.privacy.vault.exits.label_set import LabelSetExit
-from tacit.privacy.vault.exits.noisy_gradient import GradientExit
 from tacit.privacy.vault.exits.plans import Plan
 from tacit.privacy.vault.exits.repeat_and_select import TuningExit
 from tacit.privacy.vault.exits.second_moment import SecondMomentExit
@@ -227,12 +227,12 @@ class Vault:
             }
         )
 
-    def left(self, block: Block) -> RenyiFilter:
+    def remaining_budget(self, block: Block) -> RenyiFilter:
         """What an open block may still lose, as its Rényi filter. Public: no record is read.
 
         Work that was begun and not finished counts as not begun, so that a learner that resumes decides as before.
         """
-        return self._biller.left(block)
+        return self._biller.remaining_budget(block)
 
     def until_saved(self) -> AbstractContextManager[None]:
         """`with vault.until_saved(): …; save(…)`: after a crash inside, the same calls give the same results."""

@@ -152,13 +152,13 @@ class Biller:
             raise
         journal.close(forget=True)
 
-    def left(self, block: Block) -> RenyiFilter:
+    def remaining_budget(self, block: Block) -> RenyiFilter:
         """What an open block may still lose; unfinished work that this store can resume is not counted."""
         return self._ledger.remaining(block.id, None if self._store is None else self._holder)
 
     def reserve(self, kind: str, reads: Charges, plan: Mapping[str, Any], fingerprint: str) -> Bill:
         """Reserves the budget of a grant, or finds the grant of the same unfinished work."""
-        return self._find_or_make(kind, reads, plan, fingerprint, self._ledger.reserve, charged=False)
+        return self._resume_or_reserve(kind, reads, plan, fingerprint, self._ledger.reserve, charged=False)
 
     def bill(
         self,
@@ -172,7 +172,7 @@ class Biller:
     ) -> Bill:
         """Reserves and charges in one transaction, for exits that release once."""
         book = partial(self._ledger.bill, series=series, horizon=horizon)
-        bill = self._find_or_make(kind, reads, plan, fingerprint, book, charged=True, in_series=series is not None)
+        bill = self._resume_or_reserve(kind, reads, plan, fingerprint, book, charged=True, in_series=series is not None)
         bill.charge()
         return bill
 
@@ -188,7 +188,7 @@ class Biller:
         finally:
             self._trial = None
 
-    def _find_or_make(
+    def _resume_or_reserve(
         self,
         kind: str,
         reads: Charges,

@@ -238,7 +238,7 @@ class IndividualFilter:
         self._spent = spent
         return clipper.views(out)
 
-    def left(self, plan: SumPlan) -> float:
+    def noisy_units_left(self, plan: SumPlan) -> float:
         """Releases a noisy number of the units that are not out yet; billed by itself.
 
         Args:

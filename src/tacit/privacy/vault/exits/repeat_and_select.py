@@ -27,7 +27,7 @@ from tacit.privacy.randomness.cipher import words
 from tacit.privacy.randomness.keys import SAMPLER, KeyRing
 from tacit.privacy.vault.exits.access import Exit
 from tacit.privacy.vault.exits.plans import Plan
-from tacit.privacy.vault.intake.blocks import Block, several
+from tacit.privacy.vault.intake.blocks import Block, as_list
 from tacit.privacy.vault.intake.fingerprint import fingerprint
 
 _MAX_TRIALS = 1_000_000
@@ -107,7 +107,7 @@ class TuningExit(Exit):
             VaultError: If `trial` is not callable, or starts another tuning.
             BudgetExceeded: If the charge does not fit in a block's budget, or a trial reads more than the plan names.
         """
-        blocks, biller = several(blocks), self._access.biller
+        blocks, biller = as_list(blocks), self._access.biller
         if not callable(trial):
             raise VaultError(f"trial must be a function of a generator, got {type(trial).__name__}")
         for block in blocks:

@@ -21,7 +21,7 @@ from tacit.gradients.rows import AT_A_TIME, squares
 from tacit.privacy.vault.exits import single_release
 from tacit.privacy.vault.exits.access import Exit
 from tacit.privacy.vault.exits.plans import SumPlan
-from tacit.privacy.vault.intake.batches import batches, feature_count, features
+from tacit.privacy.vault.intake.batches import batches, feature_count, kept_features
 from tacit.privacy.vault.intake.blocks import Block
 from tacit.privacy.vault.intake.fingerprint import fingerprint
 from tacit.privacy.vault.intake.records import Records
@@ -81,7 +81,7 @@ def second_moment(records: Records, through: nn.Module | None, clip: float, max_
     cut = math.ldexp(1.0, math.ceil(math.log2(clip)) - FACTOR_BITS)
     view = total.flat.view(size, size)
     for index, group in batches(records, torch.arange(records.units), min(max_batch, ROOM)):
-        rows = single_release.finite_rows(features(records, index, through))
+        rows = single_release.finite_rows(kept_features(records, index, through))
         if len(group) == 0:
             continue
         norms = squares(rows)

@@ -23,7 +23,7 @@ from tacit.gradients.rows import squares
 from tacit.privacy.vault.exits import single_release
 from tacit.privacy.vault.exits.access import Exit
 from tacit.privacy.vault.exits.plans import SumPlan
-from tacit.privacy.vault.intake.batches import batches, feature_count, features
+from tacit.privacy.vault.intake.batches import batches, feature_count, kept_features
 from tacit.privacy.vault.intake.blocks import Block, label_space
 from tacit.privacy.vault.intake.fingerprint import fingerprint
 from tacit.privacy.vault.intake.records import Records
@@ -86,7 +86,7 @@ def label_sums(
     view = total.flat.view(kinds, size)
     label_of = torch.from_numpy(positions(records.y, labels) if labels else np.zeros(len(records.y), dtype=np.int64))
     for index, group in batches(records, torch.arange(records.units), min(max_batch, ROOM)):
-        rows = single_release.finite_rows(features(records, index, through))
+        rows = single_release.finite_rows(kept_features(records, index, through))
         label = label_of[index]
         inside = label >= 0
         rows, label, unit = rows[inside], label[inside], group[inside]

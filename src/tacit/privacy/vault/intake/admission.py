@@ -20,7 +20,7 @@ from tacit.privacy.accounting.budget import Unit
 from tacit.privacy.ledger import Ledger, StreamTerms
 from tacit.privacy.randomness.sampling import coins
 from tacit.privacy.vault.intake import records
-from tacit.privacy.vault.intake.blocks import Block, Declared, in_the_set, label_set
+from tacit.privacy.vault.intake.blocks import Block, Declared, check_other_label, label_set
 from tacit.privacy.vault.intake.feature_map import FeatureMap
 from tacit.privacy.vault.intake.isolation import guarded
 from tacit.privacy.vault.intake.records import Records
@@ -126,7 +126,7 @@ class Admission:
     def with_labels(self, block: Block, labels: Sequence[Label], *, other: Label | None = None) -> Block:
         """See `Vault.with_labels`."""
         held, space = self.records(block), label_set(labels)
-        in_the_set(other, space)
+        check_other_label(other, space)
         return self._hold(replace(block, labels=space), held.with_labels(space, other))
 
     def keep(self, block: Block) -> None:

@@ -16,8 +16,12 @@ from torch import Tensor, nn
 from tacit.data.label_positions import positions
 from tacit.errors import VaultError
 from tacit.privacy.vault.intake.blocks import Block
+from tacit.privacy.vault.intake.fingerprint import fingerprint
 from tacit.privacy.vault.intake.isolation import beside, frozen, guarded, unchanged
 from tacit.privacy.vault.intake.records import Records
+
+KEPT_BYTES = 2**28
+"""Mapped features of a block are kept in memory up to this size."""
 
 
 def batches(records: Records, units: Tensor, limit: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -58,6 +62,23 @@ def features(records: Records, index: Tensor, through: nn.Module | None) -> Tens
         return mapped
 
 
+def kept_features(records: Records, index: Tensor, through: nn.Module | None) -> Tensor:
+    """`features` of a batch of all records, kept in memory for the next exit that reads them by the same map."""
+    if through is None or next(through.parameters(), None) is None:  # as fast as looking it up
+        return features(records, index, through)
+    version = fingerprint(map=through)
+    if version not in records.mapped:
+        records.mapped.clear()
+    kept = records.mapped.setdefault(version, {})
+    place = (int(index[0]), len(index)) if len(index) else (0, 0)
+    if place not in kept:
+        mapped = features(records, index, through)
+        if sum(map(_bytes, kept.values())) + _bytes(mapped) > KEPT_BYTES:
+            return mapped
+        kept[place] = mapped
+    return kept[place]
+
+
 def feature_count(records: Records, through: nn.Module | None) -> int:
     """Number of features of one record, from its public shape."""
     shape = records.features(torch.zeros(0, dtype=torch.long)).shape[1:]
@@ -75,6 +96,10 @@ def targets(block: Block, records: Records) -> Tensor:
             f"{block} has no public label set; name its labels with with_labels, or learn them with label_set"
         )
     return torch.from_numpy(records.y if block.labels is None else positions(records.y, block.labels))
+
+
+def _bytes(x: Tensor) -> int:
+    return x.numel() * x.element_size()
 
 
 def batch_limits(model: nn.Module) -> list[int]:

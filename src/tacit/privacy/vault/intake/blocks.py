@@ -63,7 +63,7 @@ class Declared:
                 raise VaultError(f"{name} must be a whole number ≥ 1 that you expect or bound, got {value!r}")
         if self.labels is not None:
             object.__setattr__(self, "labels", label_set(self.labels))
-        in_the_set(self.other, self.labels)
+        check_other_label(self.other, self.labels)
 
 
 def label_set(labels: Any) -> tuple[Label, ...]:
@@ -79,7 +79,7 @@ def label_set(labels: Any) -> tuple[Label, ...]:
     return plain
 
 
-def in_the_set(other: Label | None, labels: Sequence[Label] | None) -> None:
+def check_other_label(other: Label | None, labels: Sequence[Label] | None) -> None:
     """Refuses a label for records outside the set that is not in the set itself."""
     if other is not None and other not in (labels or ()):
         raise VaultError(f"other = {other!r} is where labels outside the set go, so it must be in it; name it there")
@@ -157,6 +157,6 @@ Loss = Callable[[Any, Tensor], Tensor]
 """A function of a model's output and the targets that returns one loss per row."""
 
 
-def several(given: Any) -> list[Any]:
+def as_list(given: Any) -> list[Any]:
     """A block or read, or a sequence of them, as a list."""
     return [given] if isinstance(given, Read | Block) else list(given)

@@ -72,8 +72,8 @@ def frozen(through: nn.Module) -> None:
 
 
 def is_random(module: nn.Module) -> bool:
-    """Whether a layer declares, by `throws_dice`, that it is random in evaluation mode too."""
-    return any(getattr(one, "throws_dice", False) for one in module.modules())
+    """Whether a layer declares, by `random_in_eval`, that it is random in evaluation mode too."""
+    return any(getattr(one, "random_in_eval", False) for one in module.modules())
 
 
 def beside(module: object, rows: Tensor) -> Tensor:

@@ -55,6 +55,11 @@ class Records:
         return len(self.names)
 
     @cached_property
+    def mapped(self) -> dict[str, dict[tuple[int, int], Tensor]]:
+        """Features of batches of all records, by the fingerprint of the map; see `kept_features`."""
+        return {}
+
+    @cached_property
     def digest(self) -> str:
         """A hash of the records after bounds, splits and label sets. Work is fingerprinted with it, so that the same
         noise is never added to a result of other records."""

@@ -13,7 +13,7 @@ from tacit.data.declared.parsing import plain_name
 from tacit.data.samples import Array, Floats
 from tacit.data.tensors import tensor
 from tacit.errors import DataError
-from tacit.privacy.vault.sources import columns
+from tacit.privacy.vault.sources import cell_conversion
 from tacit.privacy.vault.sources.source import column
 from tacit.words import nearest
 
@@ -39,8 +39,8 @@ class DeclaredArrays:
         if self._person is not None:
             keep &= _names(self._person) != ""
         limits = None if isinstance(self._declared.scaling, dict) else self._declared.scaling
-        x = columns.to_float32(columns.scale(self._x[keep].astype(np.float64), self._declared, limits))
-        y = columns.labels(_to_arrow(self._y[keep]), self._declared.labels)
+        x = cell_conversion.to_float32(cell_conversion.scale(self._x[keep].astype(np.float64), self._declared, limits))
+        y = cell_conversion.labels(_to_arrow(self._y[keep]), self._declared.labels)
         ids = None if self._person is None else _names(self._person[keep])
         return x.reshape(-1, *self.shape), y, ids
 
@@ -116,7 +116,7 @@ def _check_features(declared: Declaration, dtype: np.dtype[Any]) -> None:
 
 def _names(values: Array) -> Array:
     """Names of tasks or persons in the form in which they are compared; empty where one is missing."""
-    names = columns.names(_to_arrow(values)).to_pylist()
+    names = cell_conversion.names(_to_arrow(values)).to_pylist()
     return np.asarray([name or "" for name in names], dtype=str).reshape(len(values))
 
 

@@ -8,7 +8,7 @@ from tacit.data.benchmarks.formats import Bytes, decode
 from tacit.data.declared.declaration import Declaration
 from tacit.data.samples import Array, Floats
 from tacit.errors import DataError
-from tacit.privacy.vault.sources.columns import scale
+from tacit.privacy.vault.sources.cell_conversion import scale
 
 BYTE_RANGE = (0.0, 255.0)
 

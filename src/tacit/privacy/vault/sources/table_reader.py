@@ -19,7 +19,7 @@ from tacit.data.declared.declaration import Decimal, Declaration, Encoding, File
 from tacit.data.declared.parsing import plain_name
 from tacit.data.samples import Array, Floats
 from tacit.errors import DataError
-from tacit.privacy.vault.sources import columns
+from tacit.privacy.vault.sources import cell_conversion
 from tacit.privacy.vault.sources.csv_file import CsvFile, csv_header
 from tacit.words import nearest
 
@@ -78,32 +78,36 @@ class Table:
         self.check_kinds()
         rows = self._rows(task)
         parts = [np.zeros((len(rows), 0)), *(self._feature(rows.column(name), name) for name in self.features)]
-        x = columns.to_float32(np.concatenate(parts, axis=1)).reshape(len(rows), *self.shape)
-        ids = None if self._person is None else np.asarray(columns.names(rows.column(self._person)).to_pylist(), str)
+        x = cell_conversion.to_float32(np.concatenate(parts, axis=1)).reshape(len(rows), *self.shape)
+        ids = (
+            None
+            if self._person is None
+            else np.asarray(cell_conversion.names(rows.column(self._person)).to_pylist(), str)
+        )
         return x, self.labels(rows), ids
 
     @property
     def lists(self) -> tuple[str, ...]:
         """The features that hold lists whose length is not in the schema."""
-        lists = [name for name in self.features if columns.is_list(self._type(name))]
+        lists = [name for name in self.features if cell_conversion.is_list(self._type(name))]
         return tuple(name for name in lists if not pa.types.is_fixed_size_list(self._type(name)))
 
     @property
     def as_numbers(self) -> tuple[str, ...]:
         """The features whose cells are read as single numbers."""
         plain = [name for name in self.features if name not in self._declared.categories]
-        return tuple(name for name in plain if not columns.is_list(self._type(name)))
+        return tuple(name for name in plain if not cell_conversion.is_list(self._type(name)))
 
     def labels(self, rows: Any) -> Array:
         """The labels of these rows."""
-        return columns.labels(rows.column(self._declared.columns.label), self._declared.labels, self._decimal)
+        return cell_conversion.labels(rows.column(self._declared.columns.label), self._declared.labels, self._decimal)
 
     def numbers(self, rows: Any, name: str) -> Array:
         """The numbers in a column, NaN where a cell is no number. Of a list: the sum, NaN if an entry is no number."""
-        if columns.is_list(rows.column(name).type):
-            sums: Array = columns.vectors(rows.column(name), self._width(), self._decimal).sum(axis=1)
+        if cell_conversion.is_list(rows.column(name).type):
+            sums: Array = cell_conversion.vectors(rows.column(name), self._width(), self._decimal).sum(axis=1)
             return sums
-        return columns.numbers(rows.column(name), self._decimal)
+        return cell_conversion.numbers(rows.column(name), self._decimal)
 
     def check_kinds(self) -> None:
         """Refuses texts where numbers are declared, in public tables only: there the cells may decide.
@@ -139,7 +143,7 @@ class Table:
 
     def _check_lengths(self, lists: list[str]) -> None:
         for rows in self.batches(lists) if lists else ():
-            if not all(columns.all_of_length(rows.column(name), self._width()) for name in lists):
+            if not all(cell_conversion.all_of_length(rows.column(name), self._width()) for name in lists):
                 raise DataError(
                     f"{self._where}: the column {lists[0]!r} has lists that are not of {self._width()} numbers; "
                     "correct shape, or the file"
@@ -151,10 +155,10 @@ class Table:
         for rows in self.batches(names):
             keep = pa.array(np.ones(len(rows), dtype=np.bool_))
             if self._task is not None:
-                in_task = pc.equal(columns.names(rows.column(self._task)), plain_name(task))
+                in_task = pc.equal(cell_conversion.names(rows.column(self._task)), plain_name(task))
                 keep = pc.and_(keep, pc.fill_null(in_task, False))
             if self._person is not None:
-                keep = pc.and_(keep, pc.is_valid(columns.names(rows.column(self._person))))
+                keep = pc.and_(keep, pc.is_valid(cell_conversion.names(rows.column(self._person))))
             kept.append(rows.filter(keep))
         return pa.concat_tables(kept)
 
@@ -164,18 +168,18 @@ class Table:
     def _feature(self, cells: Any, name: str) -> Array:
         declared = self._declared
         if name in declared.categories:
-            return columns.one_hot(cells, declared.categories[name])
+            return cell_conversion.one_hot(cells, declared.categories[name])
         limits = declared.scaling.get(name) if isinstance(declared.scaling, dict) else declared.scaling
-        if columns.is_list(cells.type):
-            return columns.scale(columns.vectors(cells, self._width(), self._decimal), declared, limits)
-        return columns.scale(columns.numbers(cells, self._decimal), declared, limits)[:, None]
+        if cell_conversion.is_list(cells.type):
+            return cell_conversion.scale(cell_conversion.vectors(cells, self._width(), self._decimal), declared, limits)
+        return cell_conversion.scale(cell_conversion.numbers(cells, self._decimal), declared, limits)[:, None]
 
     def _type(self, name: str) -> Any:
         return self.source.schema.field(name).type
 
     def _width(self) -> int:
         """How many numbers a record has. The length of lists is in the schema, or is declared by `shape`."""
-        lists = [name for name in self.features if columns.is_list(self._type(name))]
+        lists = [name for name in self.features if cell_conversion.is_list(self._type(name))]
         if not lists:
             return sum(len(self._declared.categories.get(name, (1,))) for name in self.features)
         if len(set(self.features)) > 1:
@@ -203,9 +207,9 @@ class Table:
                 raise DataError(f"{self._where}: the column {name!r} is the label, task or person, and no feature")
             if name in declared.categories or not self._trust_schema:
                 continue
-            if columns.is_text(type_):
+            if cell_conversion.is_text(type_):
                 raise DataError(self._holds_texts(name))
-            if not (columns.is_number(type_) or columns.is_list(type_)):
+            if not (cell_conversion.is_number(type_) or cell_conversion.is_list(type_)):
                 raise DataError(
                     f"{self._where}: the column {name!r} is of type {type_}, and features are numbers; leave it out"
                 )

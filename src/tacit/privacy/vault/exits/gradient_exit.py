@@ -32,7 +32,7 @@ from tacit.privacy.vault.exits.grant import Grant, SampledRead
 from tacit.privacy.vault.exits.plans import GradientPlan
 from tacit.privacy.vault.intake import row_checks
 from tacit.privacy.vault.intake.batches import batch_limits, batches, targets
-from tacit.privacy.vault.intake.blocks import Block, Loss, Read, several
+from tacit.privacy.vault.intake.blocks import Block, Loss, Read, as_list
 from tacit.privacy.vault.intake.fingerprint import fingerprint
 from tacit.privacy.vault.intake.isolation import guarded
 from tacit.privacy.vault.intake.records import Records
@@ -75,7 +75,7 @@ class GradientExit(Exit):
         """
         if not isinstance(plan, GradientPlan) or not isinstance(model, nn.Module):
             raise VaultError(f"grant takes (blocks, GradientPlan, module, loss), got {type(plan).__name__} as the plan")
-        reads = [read if isinstance(read, Read) else Read(read) for read in several(blocks)]
+        reads = [read if isinstance(read, Read) else Read(read) for read in as_list(blocks)]
         if not reads or len({read.block.id for read in reads}) != len(reads):
             raise VaultError("a grant reads one or more blocks, each of them once; merge the reads of one block")
         if len({read.block.stream_id for read in reads}) > 1:

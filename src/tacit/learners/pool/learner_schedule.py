@@ -20,7 +20,7 @@ Priced = Callable[[int, int], Steps]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rota:
+class LearnerSchedule:
     """The assignment of learners to tasks, both numbered from 0."""
 
     spans: tuple[int, ...]
@@ -72,17 +72,17 @@ class Rota:
         return tuple(accumulate(self.spans))
 
 
-def rota(
+def schedule_by_count(
     tasks: int, per_learner: int, *, early: bool = False, learners: int | None = None, endless: bool = False
-) -> Rota:
-    """The rota in which every learner has `per_learner` tasks; on a finite stream the last one has the remainder."""
+) -> LearnerSchedule:
+    """Every learner has `per_learner` tasks; on a finite stream the last one has the remainder."""
     if endless:
-        return Rota(spans=(per_learner,), early=early, endless=True, most=learners)
+        return LearnerSchedule(spans=(per_learner,), early=early, endless=True, most=learners)
     spans = [min(per_learner, tasks - begin) for begin in range(0, tasks, per_learner)]
-    return Rota(spans=tuple(spans[:learners]), early=early)
+    return LearnerSchedule(spans=tuple(spans[:learners]), early=early)
 
 
-def rota_by_budget(
+def schedule_by_budget(
     tasks: int,
     priced: Priced,
     limit: float,
@@ -91,7 +91,7 @@ def rota_by_budget(
     early: bool = False,
     learners: int | None = None,
     endless: bool = False,
-) -> Rota:
+) -> LearnerSchedule:
     """Every learner goes on if and only if what is left of `limit` exceeds the cost of its next task, as Hassanpour et
     al. 2022, Section IV.A, say it: by the moments accountant at `delta` over its own steps.
 
@@ -101,14 +101,14 @@ def rota_by_budget(
     if endless:
         begins = range(tasks, 2 * tasks)
         each = [_span(begin, begin - 1 if early else None, None, priced, limit, delta) for begin in begins]
-        return rota(tasks, min(each), early=early, learners=learners, endless=True)
+        return schedule_by_count(tasks, min(each), early=early, learners=learners, endless=True)
     spans: list[int] = []
     begin = 0
     while begin < tasks and (learners is None or len(spans) < learners):
         first = begin - 1 if early and spans else None
         spans.append(_span(begin, first, tasks, priced, limit, delta))
         begin += spans[-1]
-    return Rota(spans=tuple(spans), early=early)
+    return LearnerSchedule(spans=tuple(spans), early=early)
 
 
 def _span(begin: int, first: int | None, end: int | None, priced: Priced, limit: float, delta: float) -> int:

@@ -63,7 +63,8 @@ class Schedule(Retention):
         noise: Noise multipliers: one per block where each block has its own draw of noise, else one per task. A
             single value serves for all.
         tasks_per_unit: The largest number of tasks that one unit is in.
-        beside: Number of other tasks that share a draw of noise (1 where the training part is in the same grant).
+        other_tasks_per_draw: Number of other tasks that share a draw of noise (1 where the
+            training part is in the same grant).
         seed: Seed of the public coins of mode `block`.
         readers: Number of learners that read the memory in each task. (): one.
         classes: By class: for each task, the indices of its labels among the outputs. (): a step reads all labels.
@@ -76,7 +77,7 @@ class Schedule(Retention):
     clipping: str = "flat"
     noise: tuple[float, ...]
     tasks_per_unit: int = 1
-    beside: int = 0
+    other_tasks_per_draw: int = 0
     seed: int = 0
     readers: tuple[int, ...] = ()
     classes: tuple[tuple[int, ...], ...] = ()
@@ -97,7 +98,7 @@ class Schedule(Retention):
         read = {block: plan for block in self.held(task) if (plan := self.plan_in(task, block)) is not None}
         if not read or not self.readers_of(task):
             return []
-        if self.alone:
+        if self.separate_noise:
             return [
                 Reading(plan=plan, rates={block: plan.rate}, at=self._at(task, block)) for block, plan in read.items()
             ]
@@ -126,7 +127,9 @@ class Schedule(Retention):
 
     def shared(self, task: int) -> int:
         """The largest number of tasks sharing one draw of noise that a unit may be in."""
-        return min(self.tasks_per_unit, (1 if self.alone else len(self.held(task))) + self.beside)
+        return min(
+            self.tasks_per_unit, (1 if self.separate_noise else len(self.held(task))) + self.other_tasks_per_draw
+        )
 
     def expected(self, task: int) -> MemoryUse:
         """The expected numbers of records that `task` reads, admits and retires, from public facts."""
@@ -138,7 +141,7 @@ class Schedule(Retention):
         return self.use(task, read * self.readers_of(task))
 
     @property
-    def alone(self) -> bool:
+    def separate_noise(self) -> bool:
         """Whether every block has its own draw of noise; otherwise the blocks of a task share one."""
         return self.mode in ("block", "each")
 
@@ -179,7 +182,7 @@ class Schedule(Retention):
         places = self.places(task)
         rate = min(1.0, max(1, len(places)) * self.batch / (self.size_of(block) * whole))
         # The average of n noisy sums has the noise of a sum with multiplier noise · √n.
-        noise = self.noise_of(block if self.alone else task)
+        noise = self.noise_of(block if self.separate_noise else task)
         noise *= math.sqrt(len(self.held(task))) if self.mode == "average" else 1.0
         return GradientPlan(
             rate=rate, steps=steps, noise=noise, clip=self.clip, clipping=self.clipping,
