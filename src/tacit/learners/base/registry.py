@@ -38,6 +38,7 @@ LEARNERS = {
     "NaiveGaussian": "replay.naive_gaussian",
     "PEFTEnsemble": "experts.ensemble",
     "Pool": "pool.pool",
+    "PublishedDPCL": "published.published_dpcl",
     "RoutedExperts": "experts.experts",
 }
 

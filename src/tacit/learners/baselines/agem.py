@@ -62,20 +62,26 @@ class AGEM(Learner):
         optimizer = torch.optim.SGD(self.model_.parameters(), lr=at(self.lr, task, "lr"))
         steps = passes.steps_in(task, -(-len(x) // self.batch), steps=self.steps, epochs=self.epochs)
         for rows in passes.turns(self.report, task, passes.fresh(len(x), self.batch, coins), steps):
-            g = self._gradient(x[rows], y[rows])
+            g = self.gradient(x[rows], y[rows], coins)
             if memory is not None:
-                pick = torch.randperm(len(memory[0]), generator=coins)[: self.memory_batch]
-                g = project(g, self._gradient(memory[0][pick], memory[1][pick]), always=self.project == "always")
+                remembered = self.remembered(memory, coins)
+                g = project(g, self.gradient(*remembered, coins), always=self.project == "always")
             for name, parameter in self.model_.named_parameters():
                 parameter.grad = g[name]
             optimizer.step()
         self._keep(task, x, y, coins)
         vault.drop(block)
 
-    def _gradient(self, x: Tensor, y: Tensor) -> Gradient:
+    def gradient(self, x: Tensor, y: Tensor, coins: torch.Generator) -> Gradient:
+        """The gradient of the mean loss of a batch."""
         named = dict(self.model_.named_parameters())
         found = torch.autograd.grad(self.loss_(self.model_(x), y).mean(), list(named.values()))
         return dict(zip(named, found, strict=True))
+
+    def remembered(self, memory: tuple[Tensor, Tensor], coins: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The remembered records of a reference gradient."""
+        pick = torch.randperm(len(memory[0]), generator=coins)[: self.memory_batch]
+        return memory[0][pick], memory[1][pick]
 
     def _keep(self, task: TaskInfo, x: Tensor, y: Tensor, coins: torch.Generator) -> None:
         shuffled = torch.randperm(len(y), generator=coins)
@@ -100,7 +106,9 @@ class AGEM(Learner):
         weights = {name: value for name, value in tensors.items() if not name.startswith("memory.")}
         super().load(weights)
         if len(weights) == len(tensors):
-            raise LearnerError("this release has no memory, since its data is not public: A-GEM cannot go on from it")
+            raise LearnerError(
+                f"this release has no memory, since its data is not public: {type(self).__name__} cannot go on from it"
+            )
         self.kept_ = [
             (tensors[f"memory.{i}.x"].to(self.device), tensors[f"memory.{i}.y"].to(self.device))
             for i in range(len(self.tasks_))
