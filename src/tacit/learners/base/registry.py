@@ -39,6 +39,7 @@ LEARNERS = {
     "PEFTEnsemble": "experts.ensemble",
     "Pool": "pool.pool",
     "PublishedDPCL": "published.published_dpcl",
+    "PublishedRobustDPCL": "published.published_robust_dpcl",
     "RoutedExperts": "experts.experts",
 }
 

@@ -19,6 +19,8 @@ from tacit.learners.base.learner import Learner
 from tacit.learners.replay.dpcl import project
 from tacit.privacy.vault import Block, Vault
 
+Records = tuple[Tensor, Tensor]
+
 
 @dataclass(kw_only=True, eq=False)
 class AGEM(Learner):
@@ -58,19 +60,28 @@ class AGEM(Learner):
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         x, y = (part.to(self.device) for part in vault.unsafe.records(block, f"{type(self).__name__} is not private"))
         coins = torch.Generator().manual_seed(self.seed * 1009 + task.number)
+        self.train(task, x, y, coins)
+        self._keep(task, x, y, coins)
+        vault.drop(block)
+
+    def train(self, task: TaskInfo, x: Tensor, y: Tensor, coins: torch.Generator) -> None:
+        """The steps of a task."""
         memory = self._memory()
         optimizer = torch.optim.SGD(self.model_.parameters(), lr=at(self.lr, task, "lr"))
         steps = passes.steps_in(task, -(-len(x) // self.batch), steps=self.steps, epochs=self.epochs)
         for rows in passes.turns(self.report, task, passes.fresh(len(x), self.batch, coins), steps):
-            g = self.gradient(x[rows], y[rows], coins)
-            if memory is not None:
-                remembered = self.remembered(memory, coins)
-                g = project(g, self.gradient(*remembered, coins), always=self.project == "always")
+            direction = self.direction(x[rows], y[rows], memory, coins)
             for name, parameter in self.model_.named_parameters():
-                parameter.grad = g[name]
+                parameter.grad = direction[name]
             optimizer.step()
-        self._keep(task, x, y, coins)
-        vault.drop(block)
+
+    def direction(self, x: Tensor, y: Tensor, memory: Records | None, coins: torch.Generator) -> Gradient:
+        """g̃ of a batch."""
+        g = self.gradient(x, y, coins)
+        if memory is None:
+            return g
+        reference = self.gradient(*self.remembered(memory, y, coins), coins)
+        return project(g, reference, always=self.project == "always")
 
     def gradient(self, x: Tensor, y: Tensor, coins: torch.Generator) -> Gradient:
         """The gradient of the mean loss of a batch."""
@@ -78,8 +89,8 @@ class AGEM(Learner):
         found = torch.autograd.grad(self.loss_(self.model_(x), y).mean(), list(named.values()))
         return dict(zip(named, found, strict=True))
 
-    def remembered(self, memory: tuple[Tensor, Tensor], coins: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The remembered records of a reference gradient."""
+    def remembered(self, memory: Records, labels: Tensor, coins: torch.Generator) -> Records:
+        """The remembered records of a reference gradient, for a batch with these labels."""
         pick = torch.randperm(len(memory[0]), generator=coins)[: self.memory_batch]
         return memory[0][pick], memory[1][pick]
 
@@ -89,7 +100,7 @@ class AGEM(Learner):
         rows = torch.cat(picks)
         self.kept_.append((x[rows], y[rows]))
 
-    def _memory(self) -> tuple[Tensor, Tensor] | None:
+    def _memory(self) -> Records | None:
         kept = self.kept_
         return (torch.cat([x for x, _ in kept]), torch.cat([y for _, y in kept])) if kept else None
 

@@ -26,7 +26,7 @@ from tacit.data.stream import TaskInfo
 from tacit.learners.base import passes
 from tacit.learners.base.gradient import Gradient
 from tacit.learners.base.public_figures import Claimed
-from tacit.learners.baselines.agem import AGEM
+from tacit.learners.baselines.agem import AGEM, Records
 from tacit.learners.published.clipped_batch import clipped_by_tensor, with_noise
 
 
@@ -62,7 +62,7 @@ class PublishedDPCL(AGEM):
         clipped = clipped_by_tensor(super().gradient(x, y, coins), self.clip)
         return with_noise(clipped, std**2 if self.noise_std == "squared" else std, coins)
 
-    def remembered(self, memory: tuple[Tensor, Tensor], coins: torch.Generator) -> tuple[Tensor, Tensor]:
+    def remembered(self, memory: Records, labels: Tensor, coins: torch.Generator) -> Records:
         return memory[0][: self.memory_batch], memory[1][: self.memory_batch]
 
     def claimed_pairs(self) -> list[tuple[float, float]]:
