@@ -39,6 +39,9 @@ CASES: dict[str, dict[str, Any]] = {
     "NaiveGaussian": REPLAY | {"epochs": None},
     "PEFTEnsemble": STEPS | {"network": tiny, "epochs": None, "rule": "sgd"},
     "Pool": REPLAY | {"tasks_per_learner": 1, "early_start": True},
+    "PublishedDPCL": {"network": tiny, "batch": 30, "memory_batch": 20},
+    "PublishedRobustDPCL": {"network": tiny, "tasks_per_learner": 1, "early_start": True, "efficient_memory": False}
+    | {"record_budget": 9.0, "charged_rate": 1.0, "noise": 1.0},
     "RoutedExperts": STEPS | {"momentum": 0.0},
 }
 NOT_RESUMED = {

@@ -17,7 +17,7 @@ from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import BudgetExceeded, LearnerError
 from tacit.gradients.losses import cross_entropy
 from tacit.memory import Mode, ReplayMemory, Schedule, calibrated, widened
-from tacit.memory import schedule as schedule_module
+from tacit.memory import read_schedule as schedule_module
 from tacit.privacy.accounting import calibrate, events
 from tacit.privacy.accounting import epsilon as accounting
 from tacit.privacy.accounting.budget import Adjacency, Unit

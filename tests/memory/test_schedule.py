@@ -15,7 +15,7 @@ from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import BudgetExceeded, LearnerError, LedgerError
 from tacit.gradients.losses import cross_entropy
 from tacit.memory import ReplayMemory, Schedule, calibrated, most_read, widened
-from tacit.memory import schedule as schedule_module
+from tacit.memory import read_schedule as schedule_module
 from tacit.privacy.accounting import epsilon, events
 from tacit.privacy.accounting.budget import Adjacency
 

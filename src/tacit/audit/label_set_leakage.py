@@ -17,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor
 
+from tacit.audit.membership import CONFIDENCE, at_least
 from tacit.data.stream import Label
 from tacit.errors import PlanError
 from tacit.privacy.accounting.budget import Budget
@@ -32,7 +32,6 @@ USUAL = ("common", "usual")
 OTHER = "other"
 SIZE = 12
 """The number of ordinary records of a task."""
-CONFIDENCE = 0.95
 MOST = 2000
 """The largest number of canaries with a task of their own."""
 CROWD = 10
@@ -215,11 +214,6 @@ def _advantage(views: Sequence[View], coins: Array) -> tuple[float, float]:
     for test in TESTS:
         yes = np.asarray([test(view) for view in views])
         hits, misses = int(yes[coins].sum()), int((~yes[~coins]).sum())
-        least = _lower(hits, there, _ERROR) + _lower(misses, gone, _ERROR) - 1
+        least = at_least(hits, there, _ERROR) + at_least(misses, gone, _ERROR) - 1
         results.append((hits / there + misses / gone - 1, least))
     return max(advantage for advantage, _ in results), max(least for _, least in results)
-
-
-def _lower(hits: int, draws: int, error: float) -> float:
-    """The Clopper–Pearson lower confidence bound."""
-    return float(stats.beta.ppf(error, hits, draws - hits + 1)) if hits else 0.0

@@ -13,25 +13,21 @@ which world it is in. The lower bound on ε has 95 % confidence. It can refute a
 one.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import stats
+import torch
 
+from tacit.audit.membership import DELTA, Array, lower_bound
 from tacit.errors import PlanError
+from tacit.learners.published.published_robust_dpcl import enters
 from tacit.privacy.accounting import epsilon, events
-
-Array = NDArray[np.float64]
 
 USES = {2.0: 60, 4.0: 200, 8.0: 500}
 """The number of uses of the memory, by noise multiplier."""
 CLAIMED = {2.0: 0.41, 4.0: 0.19, 8.0: 0.12}
 """The ε that the paper's accounting gives each record, by noise multiplier, for learners of 9 tasks."""
-DELTA = 1e-5
-CONFIDENCE = 0.95
 _BATCH = 256  # runs per batch
 
 
@@ -81,18 +77,11 @@ def by_tag(stream: Sequence[float], tags: Sequence[float], threshold: float, eac
     return sums
 
 
-def enters(margins: Sequence[float]) -> NDArray[np.bool_]:
-    """The published admission rule (Eq. 6): a record enters if its margin reaches the sigmoid of the batch's mean
-    margin."""
-    mean = float(np.mean(margins))
-    return np.asarray(margins) >= 1 / (1 + math.exp(-mean))
-
-
 def counterexample() -> tuple[int, int, int]:
-    """The number of records, and how many of them enter without and with one more record of margin 1."""
-    margin = 0.65905  # just above the fixed point of the sigmoid
-    others = [margin] * 9
-    return len(others), int(enters(others).sum()), int(enters([*others, 1.0])[: len(others)].sum())
+    """The number of records, and how many of them enter without and with one more record of margin 1 (Eq. 6)."""
+    others = torch.full((9,), 0.65905, dtype=torch.float64)  # just above the fixed point of the sigmoid
+    beside = torch.cat([others, torch.ones(1, dtype=torch.float64)])
+    return len(others), int(enters(others).sum()), int(enters(beside)[: len(others)].sum())
 
 
 MOST_RUNS, MOST_USES = 10_000_000, 100_000
@@ -121,11 +110,6 @@ def audit(
         raise PlanError(f"seed must be a whole number ≥ 0, got {seed}")
     rng = np.random.default_rng(seed)
     return [result for noise in noises for result in _both(noise, uses or USES.get(noise, 500), runs, rng)]
-
-
-def most(runs: int) -> float:
-    """The largest lower bound that this many runs can show: only hits and no false alarm."""
-    return _ratio(runs - runs // 2, 0, runs - runs // 2)
 
 
 def _both(noise: float, uses: int, runs: int, rng: np.random.Generator) -> list[CascadeResult]:
@@ -164,35 +148,15 @@ def _exact(difference: Array, noise: float) -> float:
 
 
 def _lower_bound(there: Array, gone: Array, noise: float, runs: int, rng: np.random.Generator) -> float:
-    """log((hits − δ) / false alarms) by Clopper–Pearson, at the threshold that is best on the first half of the runs.
-
-    Both directions are tried, since the attacker may choose which world counts as a hit.
-    """
+    """The lower bound on ε from simulated runs of the two worlds."""
     direction = there - gone
-    scores = {
-        which: np.concatenate(
+    scores = (
+        np.concatenate(
             [
                 (means + noise * rng.standard_normal((min(_BATCH, runs - start), len(means)))) @ direction
                 for start in range(0, runs, _BATCH)
             ]
         )
-        for which, means in (("there", there), ("gone", gone))
-    }
-    half = runs // 2
-    cuts = np.quantile(np.concatenate([scores["there"][:half], scores["gone"][:half]]), np.linspace(0, 1, 401))
-    best, found = -math.inf, 0.0
-    for one, other, sign in (("there", "gone", 1.0), ("gone", "there", -1.0)):
-        for cut in sign * cuts:
-            hits, alarms = (int((sign * scores[which][:half] > cut).sum()) for which in (one, other))
-            guess = _ratio(hits, alarms, half)
-            if guess > best:
-                tested = [int((sign * scores[which][half:] > cut).sum()) for which in (one, other)]
-                best, found = guess, _ratio(tested[0], tested[1], runs - half)
-    return max(0.0, found)
-
-
-def _ratio(hits: int, alarms: int, draws: int) -> float:
-    error = (1 - CONFIDENCE) / 2
-    low = float(stats.beta.ppf(error, hits, draws - hits + 1)) if hits else 0.0
-    high = float(stats.beta.ppf(1 - error, alarms + 1, draws - alarms)) if alarms < draws else 1.0
-    return math.log((low - DELTA) / high) if low > DELTA else -math.inf
+        for means in (there, gone)
+    )
+    return lower_bound(*scores)

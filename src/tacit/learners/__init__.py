@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tacit.learners.pool.pool import Pool
     from tacit.learners.published.dpl2m import DPL2M
     from tacit.learners.published.l2dpml import L2DPML
+    from tacit.learners.published.published_dpcl import PublishedDPCL
+    from tacit.learners.published.published_robust_dpcl import PublishedRobustDPCL
     from tacit.learners.replay.dpagem import DPAGEM
     from tacit.learners.replay.dpcl import DPCL
     from tacit.learners.replay.dper import DPER
@@ -49,6 +51,8 @@ __all__ = [
     "NaiveGaussian",
     "PEFTEnsemble",
     "Pool",
+    "PublishedDPCL",
+    "PublishedRobustDPCL",
     "Release",
     "RoutedExperts",
     "find",

@@ -38,6 +38,8 @@ LEARNERS = {
     "NaiveGaussian": "replay.naive_gaussian",
     "PEFTEnsemble": "experts.ensemble",
     "Pool": "pool.pool",
+    "PublishedDPCL": "published.published_dpcl",
+    "PublishedRobustDPCL": "published.published_robust_dpcl",
     "RoutedExperts": "experts.experts",
 }
 

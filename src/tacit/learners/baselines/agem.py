@@ -19,6 +19,8 @@ from tacit.learners.base.learner import Learner
 from tacit.learners.replay.dpcl import project
 from tacit.privacy.vault import Block, Vault
 
+Records = tuple[Tensor, Tensor]
+
 
 @dataclass(kw_only=True, eq=False)
 class AGEM(Learner):
@@ -58,24 +60,39 @@ class AGEM(Learner):
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         x, y = (part.to(self.device) for part in vault.unsafe.records(block, f"{type(self).__name__} is not private"))
         coins = torch.Generator().manual_seed(self.seed * 1009 + task.number)
+        self.train(task, x, y, coins)
+        self._keep(task, x, y, coins)
+        vault.drop(block)
+
+    def train(self, task: TaskInfo, x: Tensor, y: Tensor, coins: torch.Generator) -> None:
+        """The steps of a task."""
         memory = self._memory()
         optimizer = torch.optim.SGD(self.model_.parameters(), lr=at(self.lr, task, "lr"))
         steps = passes.steps_in(task, -(-len(x) // self.batch), steps=self.steps, epochs=self.epochs)
         for rows in passes.training_steps(self.report, task, passes.fresh(len(x), self.batch, coins), steps):
-            g = self._gradient(x[rows], y[rows])
-            if memory is not None:
-                pick = torch.randperm(len(memory[0]), generator=coins)[: self.memory_batch]
-                g = project(g, self._gradient(memory[0][pick], memory[1][pick]), always=self.project == "always")
+            direction = self.direction(x[rows], y[rows], memory, coins)
             for name, parameter in self.model_.named_parameters():
-                parameter.grad = g[name]
+                parameter.grad = direction[name]
             optimizer.step()
-        self._keep(task, x, y, coins)
-        vault.drop(block)
 
-    def _gradient(self, x: Tensor, y: Tensor) -> Gradient:
+    def direction(self, x: Tensor, y: Tensor, memory: Records | None, coins: torch.Generator) -> Gradient:
+        """g̃ of a batch."""
+        g = self.gradient(x, y, coins)
+        if memory is None:
+            return g
+        reference = self.gradient(*self.remembered(memory, y, coins), coins)
+        return project(g, reference, always=self.project == "always")
+
+    def gradient(self, x: Tensor, y: Tensor, coins: torch.Generator) -> Gradient:
+        """The gradient of the mean loss of a batch."""
         named = dict(self.model_.named_parameters())
         found = torch.autograd.grad(self.loss_(self.model_(x), y).mean(), list(named.values()))
         return dict(zip(named, found, strict=True))
+
+    def remembered(self, memory: Records, labels: Tensor, coins: torch.Generator) -> Records:
+        """The remembered records of a reference gradient, for a batch with these labels."""
+        pick = torch.randperm(len(memory[0]), generator=coins)[: self.memory_batch]
+        return memory[0][pick], memory[1][pick]
 
     def _keep(self, task: TaskInfo, x: Tensor, y: Tensor, coins: torch.Generator) -> None:
         shuffled = torch.randperm(len(y), generator=coins)
@@ -83,7 +100,7 @@ class AGEM(Learner):
         rows = torch.cat(picks)
         self.kept_.append((x[rows], y[rows]))
 
-    def _memory(self) -> tuple[Tensor, Tensor] | None:
+    def _memory(self) -> Records | None:
         kept = self.kept_
         return (torch.cat([x for x, _ in kept]), torch.cat([y for _, y in kept])) if kept else None
 
@@ -100,7 +117,9 @@ class AGEM(Learner):
         weights = {name: value for name, value in tensors.items() if not name.startswith("memory.")}
         super().load(weights)
         if len(weights) == len(tensors):
-            raise LearnerError("this release has no memory, since its data is not public: A-GEM cannot go on from it")
+            raise LearnerError(
+                f"this release has no memory, since its data is not public: {type(self).__name__} cannot go on from it"
+            )
         self.kept_ = [
             (tensors[f"memory.{i}.x"].to(self.device), tensors[f"memory.{i}.y"].to(self.device))
             for i in range(len(self.tasks_))

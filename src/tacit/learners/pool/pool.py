@@ -8,37 +8,30 @@ With an early start the new one also learns the last task of the old one, which 
 * `pool_`: the trained weights of the networks.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
-import torch
 from dp_accounting.dp_event import DpEvent
-from torch import Tensor, nn
+from torch import nn
 
 from tacit.certificate.certificate import Certificate
-from tacit.certificate.claims import LEARNER_ORDER, Claim, hassanpour, moments_of
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import BudgetExceeded, LearnerError
-from tacit.learners.base import weights
-from tacit.learners.base.gradient import by_moments
-from tacit.learners.base.learner import Learner
-from tacit.learners.base.public_figures import Claimed, Consumption
-from tacit.learners.base.weights import State, put, trained, under
-from tacit.learners.closed_form.routing import entropy, logarithm
-from tacit.learners.experts.per_task_models import outputs
+from tacit.learners.base.public_figures import Consumption
+from tacit.learners.base.weights import trained
 from tacit.learners.pool.initial_training import InitialTraining
-from tacit.learners.pool.learner_schedule import LearnerSchedule
-from tacit.learners.pool.member import Member, TurnSettings
+from tacit.learners.pool.learner_schedule import LearnerSchedule, Steps
+from tacit.learners.pool.member import Member
+from tacit.learners.pool.turns import TakingTurns
 from tacit.learners.replay.dpcl import ProjectedReplay, ProjectionSettings
 from tacit.memory import ReplayMemory
 from tacit.privacy.vault import Block, GradientPlan, Vault
 
 
 @dataclass(kw_only=True, eq=False)
-class Pool(ProjectionSettings, Learner):
+class Pool(ProjectionSettings, TakingTurns):
     """Networks that take turns on a stream, trained by A-GEM on noisy gradients with one shared memory of records.
 
     Settings that decide whose turn it is: `tasks_per_learner` or `learner_budget` (neither: one network for all tasks),
@@ -59,22 +52,10 @@ class Pool(ProjectionSettings, Learner):
     """Number of passes over the held-out tasks that a new network makes."""
     fine_tune_lr: float | None = None
     """Learning rate of these passes. None: as in tasks; gradients without clipping and noise may need a smaller one."""
-    tasks_per_learner: int | None = None
-    """Number of tasks that a network is trained on before the next one begins."""
-    learner_budget: float | None = None
-    """The paper's global budget (GPB): a network goes on while its own steps stay below it, by the moments accountant
-    at the budget's δ. It decides only when networks end: what is certified comes from the ledger."""
-    learners: int | None = None
-    """Largest number of networks, after which nothing is learned; a finite stream may plan no more. None: no limit."""
-    early_start: bool = False
-    """A new network is also trained on the last task of the one before, whose records are then charged for both."""
     finished: int | None = None
     """Number of finished networks that are kept, the latest; the vote answers for the tasks of others. None: all."""
     memory: Literal["union", "each"] = "union"
     """How the memory is read: in one draw from all blocks, or each block on its own, where a longer stay costs more."""
-    vote: Literal["mean", "confident"] = "mean"
-    """Who answers where no task is given, or its network is gone: the mean of all networks' probabilities, or for each
-    input the network whose answer has the least entropy."""
 
     supports_endless: ClassVar[bool] = True
     reference: ClassVar[str] = "Hassanpour et al. 2022, Section IV"
@@ -84,22 +65,17 @@ class Pool(ProjectionSettings, Learner):
 
     def start(self, stream: StreamInfo) -> None:
         self._check(stream)
-        self.pool_: dict[int, State] = {}
         super().start(stream)
         self.initial_ = InitialTraining(
             fine_tune=self.fine_tune, epochs=self.fine_tune_epochs, lr=self.fine_tune_lr, member=self.member_
         )
         self.initial_.check(stream)
-        if not stream.endless and (most := sum(self.learner_schedule_.spans)) < len(stream.tasks):
-            raise LearnerError(
-                f"{len(stream.tasks)} tasks are planned and the {self.learner_schedule_.learners} learner(s) of this "
-                f"pool end after {most}; plan {most} tasks, or more learners"
-            )
+        self.check_learner_schedule()
 
     def build(self) -> nn.Module:
         """The one network in memory: the member's, which takes the weights of each network in turn."""
         shared = {one.name: getattr(self, one.name) for one in fields(ProjectedReplay)}
-        self.member_ = Member(**shared, pool=self, read_memory=self.memory, turns_by=self._turns())
+        self.member_ = Member(**shared, pool=self, read_memory=self.memory, turns_by=self.turn_settings())
         self.member_.start(self.stream_)
         return self.member_.model_
 
@@ -120,7 +96,7 @@ class Pool(ProjectionSettings, Learner):
         self.memory_.add(task.number, memory, vault)
         answers = self.learner_schedule_.answers(task.number)
         assert answers is not None  # otherwise the pool is over
-        put(self.model_, self.pool_[answers])
+        self.take_up(answers)
         if self.finished is not None:
             self.pool_ = {number: state for number, state in self.pool_.items() if number >= answers - self.finished}
 
@@ -133,7 +109,7 @@ class Pool(ProjectionSettings, Learner):
             vault.commit({block: self.member_.events_in(task)})
         for number in readers:
             if number in self.pool_:
-                put(self.model_, self.pool_[number])
+                self.take_up(number)
             else:
                 self.initial_.begin(number, task, vault)
             # While it is trained, it answers with its current weights.
@@ -165,63 +141,9 @@ class Pool(ProjectionSettings, Learner):
             part = "train" if block.part == "all" else f"{block.part}/train"
             vault.retire(vault.find(block.stream, block.task, part))
 
-    def stop_reason(self, number: int) -> str | None:
-        if self.learner_schedule_.answers(number) is not None:
-            return None
-        learners = self.learner_schedule_.learners
-        return f"this pool may have {learners} learner(s), and they have learned their {number} tasks"
-
-    def answers_for(self, task: TaskInfo) -> int | None:
-        """The network that answers for a task. None: all of them vote, since it has not begun or is gone."""
-        own = self.learner_schedule_.answers(task.number)
-        return own if own in self.pool_ else None
-
-    def scores(self, x: Tensor, task: TaskInfo | None = None) -> Tensor:
-        """Where the task is given, the logits of the network that answers for it, −∞ outside its labels; otherwise the
-        log-probabilities of the pool's vote."""
-        own = None if task is None else self.answers_for(task)
-        states = [self.pool_[own]] if own is not None else list(self.pool_.values()) or [trained(self.model_)]
-        answers = [outputs(self.model_, x.to(self.device), state) for state in states]
-        if task is not None:
-            answers = [one.masked_fill(~self.mask(task).to(one.device), -torch.inf) for one in answers]
-        return answers[0] if len(answers) == 1 else logarithm(self._together([one.softmax(1) for one in answers]))
-
-    def _together(self, answers: Sequence[Tensor]) -> Tensor:
-        """The probabilities of the vote."""
-        if self.vote == "mean":
-            return torch.stack(list(answers)).mean(0)
-        surest = torch.stack([entropy(one) for one in answers]).argmin(0)
-        return torch.stack(list(answers))[surest, torch.arange(len(surest), device=surest.device)]
-
-    def groups(self) -> list[range]:
-        """The tasks learned so far by the network that answers for them; on an endless stream, of those kept."""
-        begun = sorted(self.pool_) if self.stream_.endless else range(max(self.pool_, default=-1) + 1)
-        each = [self.learner_schedule_.own(number) for number in begun]
-        return [range(own.start, min(own.stop, self.tasks_learned)) for own in each if own.start < self.tasks_learned]
-
-    def spent(self, number: int) -> float:
-        """ε of a network's steps so far, by the moments accountant, as in the paper."""
-        steps: Counter[tuple[float, float]] = Counter()
-        for index in self.learner_schedule_.tasks(number):
-            task = self.stream_.task(index)
-            if task is not None and index < self.tasks_learned:
-                plan = self.plan(task)
-                steps[plan.rate, plan.noise] += plan.steps
-        return moments_of(steps, self.budget.delta, LEARNER_ORDER)
-
-    def claims(self) -> tuple[Claim, ...]:
-        if not self.pool_:
-            return ()
-        begun = self.pool_ if self.stream_.endless else range(max(self.pool_) + 1)
-        spent = [self.spent(number) for number in begun]
-        return (hassanpour(spent, self.learner_budget, self.budget.delta, LEARNER_ORDER),)
-
-    def claimed(self) -> Claimed | None:
-        claims = self.claims()
-        if not claims:
-            return None
-        each = [by_moments(self.plan(task), self.budget.delta, LEARNER_ORDER) for task in self.tasks_]
-        return Claimed(per_task=max(each), total=claims[0].epsilon, delta=self.budget.delta)
+    def steps_of_learner(self, task: TaskInfo) -> Steps:
+        plan = self.plan(task)
+        return plan.rate, plan.noise, plan.steps
 
     def certify(self, block: Block, vault: Vault, *, beside: Sequence[str] = ()) -> Certificate:
         """The certificate also names the held-out tasks that networks begin on."""
@@ -233,26 +155,7 @@ class Pool(ProjectionSettings, Learner):
         before: Certificate | None = getattr(self, "certificate_", None)  # no network has begun since
         return super().certify(block, vault, beside=(*beside, *(() if before is None else before.beside)))
 
-    def tensors(self) -> State:
-        """The network that answers for the last task, whole, and the trained weights of all that are kept."""
-        kept = {f"current.{name}": value for name, value in weights.released(self.model_).items()}
-        for index, state in enumerate(self.pool_.values()):
-            kept |= {f"learner.{index}.{name}": value.cpu() for name, value in state.items()}
-        return kept | {"numbers": torch.tensor(list(self.pool_), dtype=torch.int64)}
-
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        if "numbers" not in tensors:
-            raise LearnerError("this is not the release of a pool: it does not name the learners in it")
-        weights.load(self.model_, under(tensors, "current."))
-        states = weights.each(tensors, "learner", self.device)
-        self.pool_ = dict(zip(tensors["numbers"].tolist(), states, strict=True))
-
-    def _turns(self) -> TurnSettings:
-        return TurnSettings(**{one.name: getattr(self, one.name) for one in fields(TurnSettings)})
-
     def _check(self, stream: StreamInfo) -> None:
-        if self.vote not in ("mean", "confident"):
-            raise LearnerError(f"vote must be 'mean' or 'confident', got {self.vote!r}")
         if self.finished is not None and (not isinstance(self.finished, int) or self.finished < 0):
             raise LearnerError(f"finished must be a whole number ≥ 0, or None, got {self.finished!r}")
         if stream.endless and (self.stay is None or self.finished is None):
@@ -261,7 +164,6 @@ class Pool(ProjectionSettings, Learner):
                 f"read a remembered record) and finished (how many finished learners are kept), got stay={self.stay} "
                 f"and finished={self.finished}"
             )
-        self._turns().check(stream)
         if self.fine_tune not in (None, "public", "charged"):
             raise LearnerError(f"fine_tune must be 'public', 'charged' or None, got {self.fine_tune!r}")
         for name in ("fine_tune_epochs", "fine_tune_lr"):
