@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import ConfigError
-from tacit.models.backbone_parts import OFFLINE, SCATTERING, Parts
+from tacit.models.backbone_parts import MIRRORED, OFFLINE, SCATTERING, Parts
 from tacit.plugins import from_file, is_own
 from tacit.words import nearest
 
 VITS = {"vit-b16": "google/vit-base-patch16-224-in21k"}
 """Vision Transformers with a short name, and where the hub has them."""
-NAMES = (OFFLINE, SCATTERING, *VITS)
+NAMES = (OFFLINE, SCATTERING, MIRRORED, *VITS)
 GPU_ROWS, CPU_ROWS = 256, 32
 """See `Backbone.at_a_time`."""
 
@@ -118,10 +118,10 @@ def _parts(name: str | nn.Module, size: int | None, shape: Sequence[int] | None)
                 f"{name} is no module but {_called(made)}; give file.py:Class, a torch.nn.Module that returns features"
             )
         return _own(name, _made(name, made), size, shape)
-    if name == SCATTERING:
+    if name in (SCATTERING, MIRRORED):
         from tacit.models.scattering import scattering
 
-        return scattering(shape, size)
+        return scattering(name, shape, size)
     if name == OFFLINE:
         from tacit.models.backbones_efficientnet import efficientnet
 
