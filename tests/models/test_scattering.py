@@ -59,7 +59,11 @@ def slow(picture: Tensor, angles: tuple[int, ...]) -> Tensor:
     fine = [convolved(padded, wavelet).abs() for wavelet in filters[0]]
     maps = [cells(padded, 1), *(cells(wave, 1) for wave in fine)]
     maps += [cells(convolved(padded, wavelet).abs()[::2, ::2], 2) for wavelet in filters[1]]
-    maps += [cells(convolved(wave, wavelet).abs()[::2, ::2], 2) for wave in (fine[k] for k in angles) for wavelet in filters[1]]
+    maps += [
+        cells(convolved(wave, wavelet).abs()[::2, ::2], 2)
+        for wave in (fine[k] for k in angles)
+        for wavelet in filters[1]
+    ]
     return torch.stack(maps)
 
 
@@ -131,7 +135,7 @@ def test_a_small_shift_moves_features_less_than_pixels() -> None:
 
 
 def test_a_turned_picture_has_turned_paths() -> None:
-    """A quarter turn moves every angle by four places; grids are not quite symmetric, which allows for a few percent."""
+    """A quarter turn moves every angle by four places; grids are not quite symmetric, hence the tolerance."""
     x = pictures(1, 1, 32, 32)
     maps, turned = (Scattering(1, 32, 32).maps(one)[0].mean((1, 2)) for one in (x, x.rot90(1, (2, 3))))
     places = [0, *(1 + scale * 8 + (k + 4) % 8 for scale in (0, 1) for k in range(8))]
@@ -201,5 +205,5 @@ def test_keys_and_what_is_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=sentence):
             backbone("scattering", **options)
-    with pytest.raises(ConfigError, match="'scatering' is no backbone.*did you mean scattering"):
+    with pytest.raises(ConfigError, match=r"'scatering' is no backbone.*did you mean scattering"):
         backbone("scatering")

@@ -131,8 +131,7 @@ def _parts(name: str | nn.Module, size: int | None, shape: Sequence[int] | None)
 
         return vit(VITS.get(name, name), size)
     raise ConfigError(
-        f"{name!r} is no backbone, no directory or hub id of a ViT and no file.py:Class; "
-        f"{nearest(name, NAMES)}"
+        f"{name!r} is no backbone, no directory or hub id of a ViT and no file.py:Class; {nearest(name, NAMES)}"
     )
 
 

@@ -80,8 +80,8 @@ class Scattering(nn.Module):
             return functional.normalize(self._symmetric(values).flatten(1), dim=1)
 
     def maps(self, x: Tensor) -> Tensor:
-        """(n, channels · 81, grid, grid): S₀, S₁ by scale and angle, S₂ by first and second angle, channel by channel."""
-        n, channels, height, width = x.shape
+        """(n, channels · 81, grid, grid), channel by channel: S₀, S₁ by scale and angle, S₂ by first and second angle."""
+        n, channels = x.shape[:2]
         padded = functional.pad(x, self.margins, mode="reflect").view(n * channels, 1, *self.wavelets.shape[2:])
         spectrum = torch.fft.fft2(padded)
         first = [modulus(spectrum, self.wavelets[0], 1), modulus(spectrum, self.wavelets[1], 2)]
