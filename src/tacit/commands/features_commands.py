@@ -1,4 +1,4 @@
-"""`tacit features`: builds, lists and deletes cached features of a pretrained backbone."""
+"""`tacit features`: builds, lists and deletes cached features of a public backbone."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -11,14 +11,15 @@ from tacit.commands.console import err, out, resume_hint
 from tacit.commands.options import Json, complete_data_set
 from tacit.errors import ConfigError
 
-features = typer.Typer(no_args_is_help=True, help="Features of a pretrained backbone: build, list, order, clear.")
+features = typer.Typer(no_args_is_help=True, help="Features of a public backbone: build, list, order, clear.")
 
 
 @features.command("build")
 def features_build(
     name: Annotated[str, typer.Argument(help="A public data set of images.", autocompletion=complete_data_set)],
     backbone: Annotated[
-        str, typer.Option(help="A backbone by name, the folder or hub id of a ViT, or file.py:Class.")
+        str,
+        typer.Option(help="A backbone by name (such as scattering), the folder or hub id of a ViT, or file.py:Class."),
     ] = "efficientnet-lite0",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N records of each part.")] = None,
@@ -32,6 +33,7 @@ def features_build(
 
     \b
     tacit features build cifar10 --device cuda
+    tacit features build cifar100 --backbone scattering-mirrored
     tacit run tobaben2025/split-cifar100 --set data.features=vit-b16
     """
     from tacit.data.benchmarks.named import load

@@ -8,6 +8,8 @@ from tacit.models.preprocess import Preprocess
 
 OFFLINE = "efficientnet-lite0"
 """The backbone whose weights come with a Python package, so that it needs no network connection."""
+SCATTERING, MIRRORED = "scattering", "scattering-mirrored"
+"""The fixed wavelet transform, which has no weights; and made symmetric, for pictures that are as likely mirrored."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

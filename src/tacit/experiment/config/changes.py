@@ -167,10 +167,9 @@ def placed(key: str, value: Any, beside: Path = Path()) -> Any:
 
 def _is_name(key: str, value: str) -> bool:
     """Whether something is called so, even if a directory is, too."""
-    from tacit.models.backbone_parts import OFFLINE
-    from tacit.models.backbones import VITS
+    from tacit.models.backbones import NAMES
 
-    return value in (OFFLINE, *VITS) or (key.startswith("learner") and key != "learner.backbone" and "/" not in value)
+    return value in NAMES or (key.startswith("learner") and key != "learner.backbone" and "/" not in value)
 
 
 def _spelled_out(values: Plain) -> Plain:

@@ -61,9 +61,9 @@ class DataSection(OpenSection):
     shuffled: bool = False
     """Tasks come in a random order, by the seed. A learner's lists are in this order, `limit` in that before."""
     features: str | None = None
-    """Records become features of a frozen public backbone: its name, the directory or hub id of a ViT, file.py:Class;
-    or, for a named set, a file of features (.npy, .npy.xz, .parquet; a row for each record, in the order that `tacit
-    features order` writes)."""
+    """Records become features of a frozen public backbone: its name (efficientnet-lite0, scattering), the directory or
+    hub id of a ViT, file.py:Class; or, for a named set, a file of features (.npy, .npy.xz, .parquet; a row for each
+    record, in the order that `tacit features order` writes)."""
     label_space: Literal["task", "constant", "learned", "data"] = "task"
     """Which labels a task has. task: its own, declared. constant: all of the stream's. learned: those of the stream's
     that a charged query on units kept apart finds. data: those that occur, which is not private (benchmarks only)."""
