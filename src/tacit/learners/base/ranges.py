@@ -54,6 +54,7 @@ RANGES = {
     "average": UP_TO_ONE,
     "batch": POSITIVE,
     "by_step": FROM_ONE,
+    "centre": SHARE,
     "check": FROM_ONE,
     "clip": POSITIVE,
     "count_share": BELOW_ONE,
