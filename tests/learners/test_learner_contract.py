@@ -30,6 +30,7 @@ CASES: dict[str, dict[str, Any]] = {
     "DPCL": REPLAY,
     "DPER": STEPS | {"replay": 10},
     "DPL2M": {"network": "linear", "batch": 40, "hidden": 8},
+    "FeCAM": {},
     "Joint": STEPS,
     "L2DPML": {"network": "linear", "batch": 40, "hidden": 8},
     "LifelongDP": {"width": 40},
@@ -39,6 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
     "NaiveGaussian": REPLAY | {"epochs": None},
     "PEFTEnsemble": STEPS | {"network": tiny, "epochs": None, "rule": "sgd"},
     "Pool": REPLAY | {"tasks_per_learner": 1, "early_start": True},
+    "RanPAC": {"width": 60},
     "RoutedExperts": STEPS | {"momentum": 0.0},
 }
 NOT_RESUMED = {

@@ -149,7 +149,7 @@ def test_learners_are_found_by_name() -> None:
         found = find(name)
         assert found.__name__ == name and issubclass(found, Learner)
         assert found.reference and found.certifies and found.claim
-        assert found.private == (name not in ("AGEM", "Centralised", "DPL2M", "L2DPML"))
+        assert found.private == (name not in ("AGEM", "Centralised", "DPL2M", "FeCAM", "L2DPML", "RanPAC"))
     with pytest.raises(LearnerError, match="there is no learner 'DPSGD'; there are AGEM, AdaptiveDPSGD, Centralised"):
         find("DPSGD")
 

@@ -29,6 +29,7 @@ LEARNERS = {
     "DPCL": "replay.dpcl",
     "DPER": "replay.dper",
     "DPL2M": "published.dpl2m",
+    "FeCAM": "baselines.fecam",
     "Joint": "baselines.joint",
     "L2DPML": "published.l2dpml",
     "LifelongDP": "closed_form.lifelong",
@@ -38,6 +39,7 @@ LEARNERS = {
     "NaiveGaussian": "replay.naive_gaussian",
     "PEFTEnsemble": "experts.ensemble",
     "Pool": "pool.pool",
+    "RanPAC": "baselines.ranpac",
     "RoutedExperts": "experts.experts",
 }
 

@@ -13,7 +13,7 @@ Formal guarantees
 
 Why. By Parseval Σ r_n² = (1/π) ∫_0^π |r(e^{iθ})|² dθ with |1 − e^{iθ}| = 2 sin(θ/2) and |ln(1/(1 − e^{iθ}))|² =
 ln²(2 sin(θ/2)) + ((π−θ)/2)². For θ ≤ π/3 substitute u = −ln(2 sin(θ/2)): (1/π) ∫_0^∞ Q(u)^(−γ)/cos(θ/2) du with
-Q = u² + ((π−θ)/2)². There the integrand decreases in u, so left Riemann sums are upper bounds, and the integral beyond U
+Q = u² + ((π−θ)/2)². There the integrand decreases in u, so left Riemann sums are upper bounds; the integral beyond U
 is at most U^(1−2γ)/((2γ−1) cos(θ(U)/2)). For θ ≥ π/3 the factor 1/(2 sin(θ/2)) decreases and Q(θ)^(−γ) increases, so
 their values at the ends of a cell bound the product.
 
