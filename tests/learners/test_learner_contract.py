@@ -30,6 +30,7 @@ CASES: dict[str, dict[str, Any]] = {
     "DPCL": REPLAY,
     "DPER": STEPS | {"replay": 10},
     "DPL2M": {"network": "linear", "batch": 40, "hidden": 8},
+    "FeCAM": {},
     "Joint": STEPS,
     "L2DPML": {"network": "linear", "batch": 40, "hidden": 8},
     "LifelongDP": {"width": 40},
@@ -42,6 +43,7 @@ CASES: dict[str, dict[str, Any]] = {
     "PublishedDPCL": {"network": tiny, "batch": 30, "memory_batch": 20},
     "PublishedRobustDPCL": {"network": tiny, "tasks_per_learner": 1, "early_start": True, "efficient_memory": False}
     | {"record_budget": 9.0, "charged_rate": 1.0, "noise": 1.0},
+    "RanPAC": {"width": 60},
     "RoutedExperts": STEPS | {"momentum": 0.0},
 }
 NOT_RESUMED = {

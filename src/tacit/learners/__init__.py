@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from tacit.learners.base.release import Release
     from tacit.learners.baselines.agem import AGEM
     from tacit.learners.baselines.centralised import Centralised
+    from tacit.learners.baselines.fecam import FeCAM
     from tacit.learners.baselines.joint import Joint
     from tacit.learners.baselines.naive import NaiveDPSGD
+    from tacit.learners.baselines.ranpac import RanPAC
     from tacit.learners.closed_form.cosine import CosineClassifier
     from tacit.learners.closed_form.lifelong import LifelongDP
     from tacit.learners.closed_form.moments import MomentsClassifier
@@ -41,6 +43,7 @@ __all__ = [
     "AdaptiveDPSGD",
     "Centralised",
     "CosineClassifier",
+    "FeCAM",
     "GradientLearner",
     "Joint",
     "Learner",
@@ -53,6 +56,7 @@ __all__ = [
     "Pool",
     "PublishedDPCL",
     "PublishedRobustDPCL",
+    "RanPAC",
     "Release",
     "RoutedExperts",
     "find",

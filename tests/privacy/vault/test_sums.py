@@ -3,6 +3,7 @@
 import math
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,53 @@ def test_prefix_sums_carry_the_noise_of_the_factorisation(fixed: Vault, admit_fi
         fixed.sums(admit_fixed(np.zeros((9, 500)), np.zeros(9), task="5"), plan)
 
 
+def test_without_a_horizon_the_noise_is_that_of_its_factorisation_and_goes_on(fixed: Vault, admit_fixed: Admit) -> None:
+    """Times C the noise is white; sums over tasks have the noise of the left factor; no number of tasks ends it."""
+    plan = SumPlan(noise=1.0, horizon=None, series="prototypes")
+    outs = [
+        fixed.sums(admit_fixed(np.zeros((2 + t, 500)), np.zeros(2 + t), task=str(t)), plan).numpy() for t in range(6)
+    ]
+    for tasks in (1, 3, 6):
+        assert_scale(np.sum(outs[:tasks], axis=0), toeplitz.total_noise(None, tasks, 1) * plan.std)
+    assert_scale(outs[5], math.hypot(*toeplitz.weights(None, 5, 1)) * plan.std)
+    own, shared = toeplitz.weights(None, 1, 1)
+    stated = shared / math.hypot(own, shared)
+    assert np.corrcoef(outs[0].ravel(), outs[1].ravel())[0, 1] == pytest.approx(stated, abs=0.05) and stated < -0.1
+    white = np.asarray(toeplitz.mixing(None, 6, 1)) @ np.stack([out.ravel() for out in outs])
+    for row in white:
+        assert_scale(row, plan.std)
+    assert np.abs(np.corrcoef(white) - np.eye(6)).max() < 0.15
+
+
+def test_a_series_without_a_horizon_goes_on_in_a_later_process(tmp_path: Path) -> None:
+    """The noise of earlier tasks is derived again, and a release that was not saved is repeated, not drawn anew."""
+    plan = SumPlan(noise=1.0, horizon=None, series="p")
+
+    def task(vault: Vault, number: int) -> np.ndarray:
+        said = Declared(stream="s", task=str(number), budget=Budget(epsilon=9.0, delta=1e-5), size=5, labels=(0,))
+        return vault.sums(
+            vault.admit((np.zeros((3 + number, 8000)), np.zeros(3 + number, dtype=int)), said), plan
+        ).numpy()
+
+    outs = []
+    for number in range(3):
+        with Ledger(tmp_path / "l.ledger") as ledger:
+            outs.append(task(Vault(ledger), number))
+    assert_scale(np.sum(outs, axis=0), toeplitz.total_noise(None, 3, 1) * plan.std)
+    again = []
+    for _ in range(2):
+        with (
+            suppress(KeyboardInterrupt),
+            Ledger(tmp_path / "l.ledger") as ledger,
+            Vault(ledger, tmp_path / "st") as vault,
+            vault.until_saved(),
+        ):
+            again.append(task(vault, 3))
+            raise KeyboardInterrupt
+    assert np.array_equal(again[0], again[1])
+    assert_scale(np.sum([*outs, again[1]], axis=0), toeplitz.total_noise(None, 4, 1) * plan.std)
+
+
 def test_a_task_is_in_a_series_once(vault: Vault, admit: Admit) -> None:
     """Its units would meet the same z twice, and be charged as if the two were independent."""
     plan = SumPlan(noise=1.0, horizon=4, series="p")
@@ -240,8 +288,9 @@ def test_a_ledger_that_was_copied_never_gives_noise_twice(tmp_path: Path, monkey
 def test_no_bound_for_a_unit_of_more_tasks_than_a_series_was_priced_for(tmp_path: Path) -> None:
     """Noise correlated over tasks is not independent: rules that add up tasks say nothing."""
     budget = Budget(epsilon=2.0, delta=1e-5)
-    for plan, known in ((SumPlan.for_budget(budget, horizon=3, series="p"), False), (SumPlan.for_budget(budget), True)):
-        with Ledger(tmp_path / f"{known}.ledger") as ledger:
+    plans = (SumPlan.for_budget(budget, horizon=horizon, series="p") for horizon in (3, None))
+    for plan, known in (*((plan, False) for plan in plans), (SumPlan.for_budget(budget), True)):
+        with Ledger(tmp_path / f"{plan.horizon}.ledger") as ledger:
             vault = Vault(ledger)
             for number in range(3):
                 said = Declared(stream="s", task=str(number), budget=budget, size=5, labels=(0,))
@@ -335,6 +384,7 @@ def test_participations_must_cover_the_declared_tasks_per_unit(vault: Vault, adm
         {"noise": 0},
         {"noise": 1, "horizon": 0},
         {"noise": 1, "horizon": 5},
+        {"noise": 1, "horizon": None},
         {"noise": 1, "horizon": 2, "series": "x", "participations": 3},
         {"noise": 1, "participations": 2},
         {"noise": 1, "clip": math.inf},

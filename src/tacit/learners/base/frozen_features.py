@@ -51,19 +51,60 @@ class Standard(nn.Module):
         self.spread.copy_((second - first.square()).clamp(min=max(1e-4, 2 * std / count)).sqrt())
 
 
+class RootAndOne(nn.Module):
+    """What the mean of `Centred` follows from: (root, ¼), of norm 1, root the L2-normalised signed square root."""
+
+    def __init__(self, backbone: Backbone | None) -> None:
+        super().__init__()
+        self.backbone = backbone
+
+    def forward(self, x: Tensor) -> Tensor:
+        deep = x if self.backbone is None else torch.cat([self.backbone(rows) for rows in split(self, x)])
+        rows = unit_root(deep.flatten(1))
+        return torch.cat([rows, torch.full_like(rows[:, :1], 0.25)], 1) / math.sqrt(1 + 0.25**2)
+
+
+class Centred(nn.Module):
+    """Signed square roots of features (Tukey's power transform), L2-normalised, minus their mean: for features ≥ 0,
+    which share a large mean. The mean is 0 until `learn` is called."""
+
+    mean: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return unit_root(x.flatten(1)) - self.mean
+
+    def learn(self, sums: Tensor, std: float) -> None:
+        """From the noisy sum of `RootAndOne` over all units, each weighted in some way: the ratio to the last entry,
+        shrunk by the share of its square that is noise (James–Stein)."""
+        rows, count = sums[:-1], max(4 * float(sums[-1]), 16 * std)
+        signal = 1 - len(rows) * std**2 / max(float(rows.square().sum()), 1e-30)
+        self.mean.copy_(rows / count * max(0.0, signal))
+
+
+def unit_root(rows: Tensor) -> Tensor:
+    """The signed square root of each entry, L2-normalised."""
+    return torch.nn.functional.normalize(rows.sign() * rows.abs().sqrt(), dim=1)
+
+
 class FeatureMap(nn.Module):
-    """L2-normalised features: of a frozen public backbone or, without one, of the record, optionally standardised."""
+    """L2-normalised features: of a frozen public backbone or, without one, of the record, optionally standardised or
+    centred."""
 
     def __init__(self, backbone: Backbone | None, width: int) -> None:
         super().__init__()
         self.backbone, self.unit, self.width = backbone, UnitNorm(), width
-        self.standard: Standard | None = None
+        self.standard: Standard | Centred | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         if self.backbone is None:
             found: Tensor = self.unit(x if self.standard is None else self.standard(x))
             return found
-        return torch.cat([self.unit(self.backbone(rows)) for rows in split(self, x)])
+        deep = (self.backbone(rows) for rows in split(self, x))
+        return torch.cat([self.unit(rows if self.standard is None else self.standard(rows)) for rows in deep])
 
 
 def feature_map(backbone: str | nn.Module | None, shape: Sequence[int]) -> FeatureMap:

@@ -55,6 +55,7 @@ RANGES = {
     "batch": POSITIVE,
     "by_step": FROM_ONE,
     "charged_rate": Range(low=0, high=1, open_low=True),
+    "centre": SHARE,
     "check": FROM_ONE,
     "claimed_reference": POSITIVE,
     "clip": POSITIVE,

@@ -29,6 +29,7 @@ LEARNERS = {
     "DPCL": "replay.dpcl",
     "DPER": "replay.dper",
     "DPL2M": "published.dpl2m",
+    "FeCAM": "baselines.fecam",
     "Joint": "baselines.joint",
     "L2DPML": "published.l2dpml",
     "LifelongDP": "closed_form.lifelong",
@@ -40,6 +41,7 @@ LEARNERS = {
     "Pool": "pool.pool",
     "PublishedDPCL": "published.published_dpcl",
     "PublishedRobustDPCL": "published.published_robust_dpcl",
+    "RanPAC": "baselines.ranpac",
     "RoutedExperts": "experts.experts",
 }
 

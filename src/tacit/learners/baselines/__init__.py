@@ -1,1 +1,1 @@
-"""Baselines: A-GEM and centralised training (NOT PRIVATE), joint training and fine-tuning with DP-SGD."""
+"""Baselines: A-GEM, centralised training, RanPAC, FeCAM (NOT PRIVATE); joint training and fine-tuning with DP-SGD."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError
 from tacit.learners.base import weights
-from tacit.learners.base.frozen_features import Spread, Standard, feature_map
+from tacit.learners.base.frozen_features import Centred, RootAndOne, Spread, Standard, feature_map
 from tacit.learners.base.inference import answering
 from tacit.learners.base.taskwise import TaskWise
 from tacit.models.devices import check_device
@@ -31,6 +31,10 @@ class Prototypes(TaskWise):
     standardise: float | None = None
     """Share of the budget for the mean and standard deviation of each feature, estimated in the first task; all records
     (without a backbone, features in [−1, 1]) are standardised by them. If None, records are not standardised."""
+    centre: float | None = None
+    """Share of the budget for the mean of the features' signed square roots, estimated in the first task; features are
+    then these roots minus their mean. For backbones whose features are ≥ 0; 0.05 is a good share. If None, features
+    are used as they are."""
     scale: float = 20.0
     """Factor from similarities to logits (an inverse temperature). It does not change which label is predicted."""
 
@@ -42,6 +46,11 @@ class Prototypes(TaskWise):
                 f"standardise must be a share between 0 and 1, and is for records without a backbone; got "
                 f"{self.standardise}, try 0.1"
             )
+        if self.centre is not None and (self.standardise is not None or not 0 < self.centre < 1):
+            raise LearnerError(
+                f"centre must be a share between 0 and 1, and is for features that are not standardised; got "
+                f"{self.centre}, try 0.05"
+            )
         super().start(stream)
 
     def build(self) -> nn.Module:
@@ -50,26 +59,29 @@ class Prototypes(TaskWise):
         self.features_ = feature_map(self.backbone, self.stream_.shape)
         if self.standardise is not None:
             self.features_.standard = Standard(self.features_.width)
+        if self.centre is not None:
+            self.features_.standard = Centred(self.features_.width)
         self.features_ = self.features_.eval().to(self.device)
         return self.features_
 
     @property
     def rest(self) -> float:
-        """Share of the budget for the sums: what remains after standardisation."""
-        return 1 - (self.standardise or 0.0)
+        """Share of the budget for the sums: what remains after standardisation or centring."""
+        return 1 - (self.standardise or self.centre or 0.0)
 
     def spread_plan(self, task: TaskInfo) -> list[SumPlan]:
-        """The plan of the features' means and standard deviations, in the first task only."""
-        if self.standardise is None or task.number:
+        """The plan of the features' means (and standard deviations), in the first task only."""
+        share = self.standardise or self.centre
+        if share is None or task.number:
             return []
-        times = self.stream_.tasks_per_unit
-        return [SumPlan.for_budget(self.budget, share=self.standardise, tasks_per_unit=times)]
+        return [SumPlan.for_budget(self.budget, share=share, tasks_per_unit=self.stream_.tasks_per_unit)]
 
     def look(self, task: TaskInfo, block: Block, vault: Vault) -> None:
-        """Estimate the features' means and standard deviations in the first task, if `standardise` is set."""
+        """Estimate the features' means (and standard deviations) in the first task, if a share is set for it."""
         for plan in self.spread_plan(task):
             assert self.features_.standard is not None
-            total = vault.sums(block, plan, by_label=False, through=Spread().eval())
+            through = Spread() if self.centre is None else RootAndOne(self.features_.backbone)
+            total = vault.sums(block, plan, by_label=False, through=through.eval())
             self.features_.standard.learn(total[0].to(self.device), plan.std)
 
     def charges(self) -> list[list[DpEvent]]:
@@ -79,18 +91,20 @@ class Prototypes(TaskWise):
     def known(self) -> dict[str, Tensor]:
         """What standardises, for a release."""
         standard = self.features_.standard
-        held = {} if standard is None else {"mean": standard.mean, "spread": standard.spread}
+        held = {} if standard is None else dict(standard.named_buffers())
         return {f"standard.{name}": value.cpu().clone() for name, value in held.items()}
 
     def take(self, tensors: Mapping[str, Tensor]) -> None:
         """What `known` gave; a release that was standardised otherwise is refused."""
         held = weights.under(tensors, "standard.")
         standard = self.features_.standard
-        if bool(held) != (standard is not None):
-            raise LearnerError("this release was standardised otherwise; give the `standardise` that it was made with")
-        if standard is not None:
-            standard.mean.copy_(held["mean"])
-            standard.spread.copy_(held["spread"])
+        expected = {} if standard is None else dict(standard.named_buffers())
+        if held.keys() != expected.keys():
+            raise LearnerError(
+                "this release was standardised otherwise; give the `standardise` or `centre` that it was made with"
+            )
+        for name, value in expected.items():
+            value.copy_(held[name])
 
     @abstractmethod
     def classifier(self) -> tuple[Tensor, Tensor]:

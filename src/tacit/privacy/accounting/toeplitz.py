@@ -13,13 +13,18 @@ noise is not independent between tasks; everywhere else in tacit noise draws are
 If a unit is in one task only, later columns of C are shorter than the first, and later tasks would get more noise than
 needed. C is then scaled to columns of equal length, C·diag(1/e) with e_j = ‖Ce_j‖/‖Ce_0‖ (`easing`): task t gets the
 noise e_t·(C⁻¹z)_t, every unit changes its series by exactly ‖Ce_0‖, and the price is the same.
+
+Without a horizon (`horizon=None`, a stream of unknown length) C is the factor of `endless_factor`, whose columns all
+have the same finite length: nothing is scaled, and nothing ends.
 """
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 
 from tacit.errors import PlanError
+from tacit.privacy.accounting import endless_factor
 
 
 @lru_cache
@@ -40,7 +45,7 @@ def _products(horizon: int, odd: int) -> tuple[float, ...]:
 
 
 @lru_cache
-def sensitivity(horizon: int, participations: int) -> float:
+def sensitivity(horizon: int | None, participations: int) -> float:
     """The largest ‖Σ_{j∈S} C e_j‖ over |S| ≤ k = participations, and at least √(k/j) times that of any j < k.
 
     All entries are positive and decrease with the gap and with the position, so the first columns are the worst. Under
@@ -49,18 +54,20 @@ def sensitivity(horizon: int, participations: int) -> float:
     Raises:
         PlanError: `participations` is not between 1 and the horizon.
     """
-    if not 1 <= participations <= horizon:
+    if participations < 1 or (horizon is not None and participations > horizon):
+        most = "≥ 1" if horizon is None else f"between 1 and the horizon {horizon}"
         raise PlanError(
-            f"participations must be between 1 and the horizon {horizon}, got {participations}; "
-            "it is the number of tasks one unit may be in"
+            f"participations must be {most}, got {participations}; it is the number of tasks one unit may be in"
         )
     k = participations
     return math.sqrt(max(k / j * first_columns(horizon, j) ** 2 for j in range(1, k + 1)))
 
 
 @lru_cache
-def first_columns(horizon: int, k: int) -> float:
-    """‖C(e_0 + … + e_{k−1})‖."""
+def first_columns(horizon: int | None, k: int) -> float:
+    """‖C(e_0 + … + e_{k−1})‖; without a horizon an upper bound on it, whatever the number of tasks."""
+    if horizon is None:
+        return endless_factor.first_columns(k)
     sums = [0.0, *accumulate(coefficients(horizon))]
     return math.sqrt(sum((sums[row + 1] - sums[max(0, row + 1 - k)]) ** 2 for row in range(horizon)))
 
@@ -74,15 +81,28 @@ def easing(horizon: int, participations: int) -> tuple[float, ...]:
     return tuple(norm / norms[0] for norm in norms)
 
 
+def weights(horizon: int | None, position: int, participations: int) -> Sequence[float]:
+    """The weights of z_t, z_{t−1}, …, z_0 in the noise of the task at position t."""
+    if horizon is None:
+        found: list[float] = endless_factor.inverse(position + 1).tolist()
+        return found
+    ease = easing(horizon, participations)[position]
+    return [weight * ease for weight in inverse(horizon)[: position + 1]]
+
+
 @lru_cache
-def mixing(horizon: int, tasks: int, participations: int) -> tuple[tuple[float, ...], ...]:
+def mixing(horizon: int | None, tasks: int, participations: int) -> tuple[tuple[float, ...], ...]:
     """The first `tasks` rows and columns of the scaled C, which makes the noise of the releases so far white again."""
-    f, e = coefficients(horizon), easing(horizon, participations)
+    f, e = endless_factor.data_factor(tasks).tolist(), (1.0,) * tasks
+    if horizon is not None:
+        f, e = coefficients(horizon), easing(horizon, participations)
     return tuple(tuple(f[i - j] / e[j] if i >= j else 0.0 for j in range(tasks)) for i in range(tasks))
 
 
 @lru_cache
-def total_noise(horizon: int, tasks: int, participations: int) -> float:
+def total_noise(horizon: int | None, tasks: int, participations: int) -> float:
     """The standard deviation of the noise in the sum of the first `tasks` releases, for z of standard deviation 1."""
+    if horizon is None:
+        return math.hypot(*endless_factor.prefix_factor(tasks))
     g, e = inverse(horizon), easing(horizon, participations)
     return math.sqrt(sum(sum(e[j] * g[j - k] for j in range(k, tasks)) ** 2 for k in range(tasks)))

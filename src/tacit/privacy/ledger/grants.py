@@ -24,7 +24,7 @@ from tacit.privacy.ledger.log import counters
 from tacit.privacy.ledger.log.chain import Transaction, canonical
 from tacit.privacy.ledger.proposal import Proposal
 from tacit.privacy.ledger.storage.tables import blocks, charges, grants, log, positions, streams
-from tacit.privacy.ledger.storage.values import Ticket, Work
+from tacit.privacy.ledger.storage.values import UNBOUNDED, Ticket, Work
 from tacit.privacy.randomness.keys import KeyRing
 
 
@@ -37,7 +37,9 @@ def reserve(txn: Transaction, proposal: Proposal, work: Work, keys: KeyRing) -> 
         _check_new_in_series(txn.connection, series, [block for block, _, _ in proposal.reads])
         generation = first_generation or generation
     grant = _new_name(txn, work, keys)
-    body: dict[str, Any] = {name: getattr(work, name) for name in ("pin", "holder", "kind", "horizon")}
+    body: dict[str, Any] = {name: getattr(work, name) for name in ("pin", "holder", "kind")} | {
+        "horizon": work.positions
+    }
     body |= {"plan": canonical(dict(work.plan)), "lease_until": _lease_end(work.lease_s)}
     body |= {"reads": proposal.reads, "implicit": proposal.implicit, "costs": proposal.costs}
     body |= {"grant": grant, "generation": generation, "series": series, "position": position}
@@ -55,7 +57,7 @@ def _new_name(txn: Transaction, work: Work, keys: KeyRing) -> str:
 
 def _next_position(connection: Connection, series: str, work: Work) -> tuple[int, int | None]:
     """The next position in a series of correlated noise, and the key generation of its first grant."""
-    name, horizon = work.series, work.horizon
+    name, horizon = work.series, work.positions
     if horizon < 1:
         raise LedgerError(f"the horizon of series {name!r} must be ≥ 1, got {horizon}")
     query = select(
@@ -63,7 +65,8 @@ def _next_position(connection: Connection, series: str, work: Work) -> tuple[int
     ).join_from(positions, grants)
     last, known, generation = connection.execute(query.where(positions.c.series == series)).one()
     if known is not None and known != horizon:
-        raise LedgerError(f"series {name!r} was started with horizon {known}, got {horizon}; start a new series")
+        given = ("none" if number == UNBOUNDED else str(number) for number in (known, horizon))
+        raise LedgerError("series {!r} was started with horizon {}, got {}; start a new series".format(name, *given))
     position = 0 if last is None else int(last) + 1
     if position >= horizon:
         raise LedgerError(

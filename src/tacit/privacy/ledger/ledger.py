@@ -180,7 +180,7 @@ class Ledger(LedgerQueries, Decisions):
         kind: str,
         plan: Mapping[str, Any],
         series: str | None = None,
-        horizon: int = 1,
+        horizon: int | None = 1,
         lease_s: float = 3600,
     ) -> Ticket:
         """Reserve the cost of all reads in one transaction; `charge` spends it, `void` returns it.
@@ -192,7 +192,7 @@ class Ledger(LedgerQueries, Decisions):
             kind: The mechanism.
             plan: The plan, as plain JSON values; it is stored and printed in certificates.
             series: The series of correlated noise, if any.
-            horizon: The number of positions of the series.
+            horizon: The number of positions of the series; None if it is not known.
             lease_s: Seconds until the uncharged reservation expires.
 
         Raises:
@@ -210,7 +210,7 @@ class Ledger(LedgerQueries, Decisions):
         kind: str,
         plan: Mapping[str, Any],
         series: str | None = None,
-        horizon: int = 1,
+        horizon: int | None = 1,
         lease_s: float = 3600,
     ) -> Ticket:
         """Reserve and charge in one transaction; see `reserve`."""

@@ -205,7 +205,7 @@ class Rest:
     budget: Budget
     tasks_per_unit: int
 
-    def sums(self, *, share: float = 1.0, clip: float = 1.0, horizon: int = 1, series: str = "") -> SumPlan:
+    def sums(self, *, share: float = 1.0, clip: float = 1.0, horizon: int | None = 1, series: str = "") -> SumPlan:
         """A plan for sums on a share of what is left."""
         return SumPlan.for_budget(
             self.learned._gaussian(self.budget),

@@ -19,6 +19,8 @@ LabelPolicy = Literal[
 ]
 """The source of a stream's label sets; `declared public` while the stream has only one task."""
 
+UNBOUNDED = 2**31 - 1
+"""The number of positions that is stored for a series without a horizon: what an integer column can hold."""
 SHARED_NOISE = "all of them under one draw of noise, the functional mechanism as published"
 """The recorded reason for exposing a block whose records were released under one shared noise draw."""
 
@@ -99,10 +101,15 @@ class Work:
     plan: Mapping[str, Any]
     series: str | None
     """The series of correlated noise that the grant belongs to, if any; each of its grants has its own position."""
-    horizon: int
-    """The number of positions of the series."""
+    horizon: int | None
+    """The number of positions of the series; None if it is not known."""
     lease_s: float
     """Seconds until an uncharged reservation expires."""
+
+    @property
+    def positions(self) -> int:
+        """The number of positions that the ledger stores."""
+        return UNBOUNDED if self.horizon is None else self.horizon
 
     def __post_init__(self) -> None:
         if not self.pin or not self.holder:

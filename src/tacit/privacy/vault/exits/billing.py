@@ -168,7 +168,7 @@ class Biller:
         fingerprint: str,
         *,
         series: str | None = None,
-        horizon: int = 1,
+        horizon: int | None = 1,
     ) -> Bill:
         """Reserves and charges in one transaction, for exits that release once."""
         book = partial(self._ledger.bill, series=series, horizon=horizon)

@@ -169,29 +169,31 @@ class SumPlan:
       * All releases of one series that a unit contributes to (at most `participations` of `horizon` tasks) are together
         one Gaussian mechanism with noise multiplier `noise`.
       * With horizon 1 the noise of every release is independent. With a longer horizon it is correlated over tasks (see
-        `toeplitz`), so that sums over tasks carry less noise.
+        `toeplitz`), so that sums over tasks carry less noise. With horizon None it is correlated over a stream of
+        unknown length; then all releases, however many, are together one Gaussian mechanism.
 
     Attributes:
         noise: The noise multiplier: standard deviation of the noise over the sensitivity.
         clip: The clipping norm of one unit's features.
-        horizon: The public number of tasks in the series.
+        horizon: The public number of tasks in the series; None if it is not known.
         participations: The largest number of tasks of the series that one unit may be in.
-        series: The name of the release within the stream, the same for all its tasks; needed if horizon > 1.
+        series: The name of the release within the stream, the same for all its tasks; needed unless the horizon is 1.
     """
 
     noise: float
     clip: float = 1.0
-    horizon: int = 1
+    horizon: int | None = 1
     participations: int = 1
     series: str = ""
 
     def __post_init__(self) -> None:
         check_noise(self.noise, "a private sum needs noise")
         positive("clip", self.clip, "it bounds what one unit can change")
-        if self.horizon < 1:
+        if self.horizon is not None and self.horizon < 1:
             raise PlanError(f"horizon must be ≥ 1, got {self.horizon}; it is the public number of tasks")
-        if self.horizon > 1 and not self.series:
-            raise PlanError(f"a horizon of {self.horizon} tasks needs a series name, the same in every task")
+        if self.correlated and not self.series:
+            length = "no horizon" if self.horizon is None else f"a horizon of {self.horizon} tasks"
+            raise PlanError(f"a plan with {length} needs a series name, the same in every task")
         if self.horizon == 1 and self.participations != 1:
             raise PlanError(
                 f"participations is {self.participations} with horizon 1; independent releases are billed one by one"
@@ -204,7 +206,7 @@ class SumPlan:
         budget: Budget,
         *,
         clip: float = 1.0,
-        horizon: int = 1,
+        horizon: int | None = 1,
         participations: int = 1,
         series: str = "",
         share: float = 1.0,
@@ -215,12 +217,12 @@ class SumPlan:
         Args:
             budget: What a unit may lose.
             clip: The clipping norm.
-            horizon: The number of tasks in the series.
+            horizon: The number of tasks in the series; None if it is not known.
             participations: The largest number of tasks of the series that one unit may be in.
             series: The name of the series.
             share: The share of the budget, in μ² = 1/σ². The shares of one block's releases add up to 1.
-            tasks_per_unit: The number of tasks of a unit. With horizon 1 each of them is paid for; with a longer
-                horizon the participations are paid for together.
+            tasks_per_unit: The number of tasks of a unit. With horizon 1 each of them is paid for; in a series
+                the participations are paid for together.
 
         Raises:
             PlanError: If a value is not valid, or no noise fits.
@@ -232,6 +234,11 @@ class SumPlan:
             noise *= math.sqrt(tasks_per_unit)
         noise *= 1 + 1e-9  # the charges of the parts, squared and added in floating point, must not exceed the whole
         return cls(noise=noise, clip=clip, horizon=horizon, participations=participations, series=series)
+
+    @property
+    def correlated(self) -> bool:
+        """Whether its noise is correlated over the tasks of a series."""
+        return self.horizon != 1
 
     @property
     def event(self) -> dp_event.DpEvent:

@@ -38,7 +38,7 @@ def bill_once(
     described: Mapping[str, Any],
     *,
     series: str | None = None,
-    horizon: int = 1,
+    horizon: int | None = 1,
 ) -> Bill:
     """Charges one release of one block; the charge is durable when this returns.
 
@@ -49,7 +49,7 @@ def bill_once(
         event: The privacy event that is charged.
         described: All public settings of the release. The same settings on the same records resume the same release.
         series: The name of a series of releases with correlated noise.
-        horizon: The number of releases in the series.
+        horizon: The number of releases in the series; None if it is not known.
     """
     name = fingerprint(kind=kind, plan=described, block=block.id, records=access.admission.records(block).digest)
     return access.biller.bill(kind, [(block, event)], described, name, series=series, horizon=horizon)
@@ -89,13 +89,13 @@ def release_once(
     """
     if not isinstance(plan, SumPlan):
         raise VaultError(f"{kind} takes a SumPlan, got {type(plan).__name__}")
-    if plan.horizon > 1 and plan.participations < block.tasks_per_unit:
+    if plan.correlated and plan.participations < block.tasks_per_unit:
         raise VaultError(
             f"a unit of {block.stream!r} may be in {block.tasks_per_unit} tasks, the plan covers "
             f"{plan.participations}; set participations={block.tasks_per_unit}"
         )
     described = {**plan.describe(), "kind": kind, "shape": list(shape), **(detail or {})}
-    series = f"{block.stream}/{kind}/{plan.series}/{fingerprint(**described)[:16]}" if plan.horizon > 1 else None
+    series = f"{block.stream}/{kind}/{plan.series}/{fingerprint(**described)[:16]}" if plan.correlated else None
     bill = bill_once(access, kind, block, plan.event, described, series=series, horizon=plan.horizon)
     if (earlier := bill.journal.kept()) is not None:
         bill.release()
@@ -104,12 +104,12 @@ def release_once(
     if series is None:
         sources = [(1.0, access.noise_key(bill.ticket))]
     else:
-        # The noise of task t is e_t Σ_k g_k z_{t−k}; the z of earlier tasks are derived again from their grants.
+        # The noise of task t is Σ_k w_k z_{t−k}; the z of earlier tasks are derived again from their grants.
         members, keys = bill.ticket.series, access.ledger.keys
-        ease = toeplitz.easing(plan.horizon, plan.participations)[len(members) - 1]
+        weights = toeplitz.weights(plan.horizon, len(members) - 1, plan.participations)
         sources = [
-            (weight * ease, keys.derive(NOISE, bill.ticket.generation, "series", grant))
-            for weight, grant in zip(toeplitz.inverse(plan.horizon), reversed(members), strict=False)
+            (weight, keys.derive(NOISE, bill.ticket.generation, "series", grant))
+            for weight, grant in zip(weights, reversed(members), strict=True)
         ]
     count = math.prod(shape)
     parts = ((slice(0, count - quieter), 1.0), (slice(count - quieter, count), 0.5**0.5))
