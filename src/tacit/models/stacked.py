@@ -1,13 +1,14 @@
 """An auto-encoder under a classifier: the network of Phan et al. 2019 and Lai et al. 2022 (its Fig. 1).
 
-The auto-encoder is tied: it encodes and decodes by the same θ₁. The classifier reads its hidden layer, and W is the last
-layer of the classifier. Two layers are normalised per unit over the rows that are asked about together, without learned
-scale or shift, in training and at test: the hidden layer h̄ after its noise was added, and the last hidden layer h_π, which
-is then clipped to [−1, 1], as Δ_L = 2|h_π| needs. So rows of a batch are not independent of each other: the networks can
-be trained by methods without privacy only, and rows are to be asked about many at a time.
+The auto-encoder is tied: it encodes and decodes by the same θ₁. The classifier reads its hidden layer h̄; W is its last
+layer. Layers are normalised over the rows that are asked about together, without learned scale or shift, in training and
+at test. So rows of a batch are not independent of each other: methods without privacy only can train these networks,
+and many rows are to be asked about at a time. The last hidden layer h_π is normalised and clipped to [−1, 1], which
+Δ_L = 2|h_π| needs.
 
-* `Dense` is the text of the papers, which clips h₁ to [−1, 1] and does not say how its units, of which the noise is
-  hundreds of times the size, stay within. It is read here like the authors' code: noise, normalisation, clip.
+* `Dense` is the text of the papers: h₁ is clipped to [−1, 1], noise is added. They do not say how units stay within the
+  clip, nor how the classifier reads what lies under noise of hundreds of times its size. As in the authors' code, units
+  are normalised here: before the clip, and again after the noise.
 * `Convolutional` is the code of the authors (StoBatch), on which both papers build.
 """
 
@@ -27,14 +28,17 @@ LIMIT = 10.0
 """Clip of the perturbed inputs in the authors' code."""
 
 
-def normalised(x: Tensor, dims: Sequence[int] = (0,)) -> Tensor:
-    """Zero mean and unit variance over these dimensions: of what all rows share, nothing is left."""
-    centred = x - x.mean(tuple(dims), keepdim=True)
-    return centred / (centred.square().mean(tuple(dims), keepdim=True) + EPSILON).sqrt()
+def normalised(x: Tensor) -> Tensor:
+    """Zero mean and unit variance of each channel (of each unit, if there are no places): of what all rows share,
+    nothing is left."""
+    if x.numel() <= x.shape[1]:  # of one value there is no variance
+        return x - x
+    return functional.batch_norm(x, None, None, training=True, eps=EPSILON)
 
 
 class Dense(nn.Module):
-    """h̄ = clip(normalised(θ₁ᵀx̄ + 2χ₂/λ)), x̃ = θ₁h̄. As many units as inputs (`units=None`) have the records' own shape."""
+    """h = clip(normalised(θ₁ᵀx̄)), h̄ = normalised(h + 2χ₂/λ), x̃ = θ₁h̄. As many units as inputs (`units=None`) have the
+    records' own shape."""
 
     def __init__(self, shape: Sequence[int], units: int | None) -> None:
         super().__init__()
@@ -53,12 +57,13 @@ class Dense(nn.Module):
         """The largest 1-norm of a column of θ₁: of what one hidden unit reads."""
         return float(self.weight.detach().abs().sum(0).max())
 
-    def forward(self, x: Tensor, noise: Tensor | float = 0.0) -> Tensor:
+    def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         """h̄ of perturbed records."""
-        h = (x.flatten(1) @ self.weight).view(-1, *self.hidden_shape) + noise
-        return normalised(h).clamp(-1, 1)
+        h = normalised(x.flatten(1) @ self.weight).clamp(-1, 1).view(-1, *self.hidden_shape)
+        h = h if noise is None else h + noise
+        return normalised(h.flatten(1)).view(-1, *self.hidden_shape)
 
-    def reconstruction(self, x: Tensor, noise: Tensor | float = 0.0) -> Tensor:
+    def reconstruction(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         """R̄ = Σ_r Σ_s (½ − x̄_rs) x̃_rs (Eq. 13), with the printed gradient Σ_r h̄_r(½ − x̄_rs): h̄ is held constant."""
         decoded = self(x, noise).detach().flatten(1) @ self.weight.T
         return ((0.5 - x.flatten(1)) * decoded).sum()
@@ -105,15 +110,16 @@ class Convolutional(nn.Module):
         picture = x.view(-1, *self._picture)
         return functional.conv2d(picture, self.weight, self.bias, stride=2, padding=self._pad)
 
-    def forward(self, x: Tensor, noise: Tensor | float = 0.0) -> Tensor:
+    def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         """What the classifier reads of perturbed records."""
-        h = functional.relu(self.convolved(x.clamp(-LIMIT, LIMIT)) + noise)
-        return functional.avg_pool2d(normalised(h, (0, 2, 3)), 2)
+        h = self.convolved(x.clamp(-LIMIT, LIMIT))
+        h = h if noise is None else h + noise
+        return functional.avg_pool2d(normalised(functional.relu(h)), 2)
 
-    def reconstruction(self, x: Tensor, noise: Tensor | float = 0.0) -> Tensor:
+    def reconstruction(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         """Σ |½x̃ − x̃x̄ + log 2|, of which the whole gradient is taken."""
-        h = normalised(functional.relu(self.convolved(x)), (0, 2, 3)).clamp(-1, 1) + noise
-        decoded = functional.relu(self.decode(h))
+        h = normalised(functional.relu(self.convolved(x))).clamp(-1, 1)
+        decoded = functional.relu(self.decode(h if noise is None else h + noise))
         return (decoded * (0.5 - x.view(-1, *self._picture)) + math.log(2)).abs().sum()
 
     def decode(self, h: Tensor) -> Tensor:
@@ -156,5 +162,5 @@ class Stacked(nn.Module):
         scores: Tensor = self.head(self.top(hidden))
         return scores
 
-    def forward(self, x: Tensor, noise: Tensor | float = 0.0) -> Tensor:
+    def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         return self.classify(self.encoder(x, noise))
