@@ -343,7 +343,9 @@ def test_dpl2m_projects_its_two_parts_separately_and_l2dpml_the_stack() -> None:
     assert make("L2DPML", projection="conflict").projected(g, reference) is g
     always = make("DPL2M", projection="always").projected(g, reference)
     assert always["encoder.weight"].tolist() == [0, 1] and always["head.weight"].tolist() == [0, 2]
-    assert same(dict(make("L2DPML", projection="always").projected(g, reference)), dict(project(g, reference, always=True)))
+    assert same(
+        dict(make("L2DPML", projection="always").projected(g, reference)), dict(project(g, reference, always=True))
+    )
     assert make("L2DPML", projection="always").projected(g, reference)["encoder.weight"].tolist() == [1, 1]
 
 
