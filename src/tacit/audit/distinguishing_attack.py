@@ -3,7 +3,7 @@
 In `code` the noise does not cancel from every coefficient as in `text`: ReLU follows it and inputs are clipped. But
 all records still share it. In D a batch is the same record λ times; in D' one of them is another. The records of D have
 the same perturbed inputs and the same hidden layers whatever χ₁ and χ₂ are, so the last hidden layer is zero once it
-is normalised over the batch, and no gradient passes it: a step leaves the classifier's body where it was. In D' it moves,
+is normalised over the batch, and no gradient passes it: a step leaves the classifier's body as it was. In D' it moves,
 unless the noise clips all pixels in which the two records differ (each with a probability of about one half). So one
 step's release tells D from D' with a total variation of nearly 1, at any ε that is claimed.
 """

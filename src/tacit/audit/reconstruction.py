@@ -1,8 +1,9 @@
 """Reconstruction of a training record from releases of L2DP-ML as published (Lai et al. 2022).
 
-L2DP-ML (`text`) learns one step of digits, and `reconstruction_attack` recovers a record and its label from the released
-parameters. The control is a private noisy sum of the same records at the same ε, attacked by the same adversary:
-independent noise does not cancel, while noise that all records share does. `distinguishing_attack` is for `code`.
+L2DP-ML (`text`) learns one step of digits, and `reconstruction_attack` recovers a record and its label from the
+released parameters. The control is a private noisy sum of the same records at the same ε, attacked by the same
+adversary: independent noise does not cancel, while noise that all records share does. `distinguishing_attack` is for
+`code`.
 """
 
 from collections.abc import Mapping

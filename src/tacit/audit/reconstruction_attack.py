@@ -1,16 +1,18 @@
 """The adversary against L2DP-ML as published: recovers a training record and its label from released parameters.
 
 It is the adversary of differential privacy: it has the parameters before and after a step, the learning rate, the
-network, and all records of the batch but one, and never sees the noise or a perturbed record. One step of Algorithm 1 of
-Lai et al. 2022 (the whole task is one batch) is enough. It gives a gradient, G = (θ − θ')/lr, and of the auto-encoder
+network, and all records of the batch but one, and never sees the noise or a perturbed record. One step of Algorithm 1
+of Lai et al. 2022 (the whole task is one batch) is enough. It gives a gradient, G = (θ − θ')/lr, and of the
+auto-encoder
 
     λG = Σ_r (½ − x_r − χ₁/λ) h̄_rᵀ = −Σ_r (x_r − m) h̄_rᵀ    for any m, since Σ_r h̄_r = 0
 
-h̄ is normalised per unit over the batch, which subtracts whatever all records share: χ₂, χ₁ inside h, and, because h̄ then
-sums to zero, χ₁ in front of it. So the noise is in no coefficient, at any scale: G is a function of the records alone. All
-of them are known but one, and G has hundreds of thousands of numbers: the victim is what explains them, found by least
-squares. m is the mean of the known records, around which the victim enters by (x − m)h̄ᵀ alone: its direction is that of
-the largest singular value of what the known records leave, up to a sign; the better of the two fits decides.
+h̄ is normalised per unit over the batch, which subtracts whatever all records share: χ₂, χ₁ inside h, and, because h̄
+then sums to zero, χ₁ in front of it. The noise is in no coefficient, at any scale: G is a function of the records
+alone. All of them are known but one, and G has hundreds of thousands of numbers: the victim is what explains them,
+found by least squares. m is the mean of the known records, around which the victim enters by (x − m)h̄ᵀ alone: its
+direction is that of the largest singular value of what the known records leave, up to a sign; the better of the two
+fits decides.
 
 Of the head, λG = Σ_r (½ − y_r + z_r/4) h_π,r + χ₃: the noise is shared by all classes, so that it cancels in their
 differences, and the label is what explains these.

@@ -147,8 +147,8 @@ def lifelong_reconstruction(
     )
     code = report.code
     out.print(
-        f"the authors' code (variant code): {code.right} of {runs} runs with a differing record and {runs - code.wrong} of "
-        f"{runs} without are told apart by one released step: ε ≥ {code.at_least:.2f} with 95 % confidence, and more "
+        f"the authors' code (variant code), one released step: {code.right} of {runs} runs with a differing record "
+        f"and {runs - code.wrong} of {runs} without were recognised: ε ≥ {code.at_least:.2f} with 95 % confidence, and more "
         "with more runs"
     )
     if picture is not None:

@@ -116,10 +116,10 @@ def cnn_ignatov(
 ) -> nn.Module:
     """The shallow activity network of Ignatov 2018, a baseline of Lai 2022 (CNN-Ig; featureless without `statistics`).
 
-    One convolution over time, of the window less its mean, with 196 filters of 12 samples, a pool of 4, one hidden layer
-    of 1,024; beside the pooled filters, statistics of the whole window (`Ignatov.described`). Two parts of the author's
-    code are left out, because they read the whole training set or draw at random: statistics are on public scales, not
-    standardised, and there is no dropout.
+    One convolution over time, of the window less its mean, with 196 filters of 12 samples, a pool of 4, one hidden
+    layer of 1,024; beside the pooled filters, statistics of the whole window (`Ignatov.described`). Two parts of the
+    author's code are left out, because they read the whole training set or draw at random: statistics are on public
+    scales, not standardised, and there is no dropout.
     """
     length, axes = dimensions("cnn_ignatov", shape, "sensor windows of (time, axes)", 2)
     smallest("cnn_ignatov", length, 4, "samples a window (its pool takes four at a time)")

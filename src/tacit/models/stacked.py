@@ -1,10 +1,10 @@
 """An auto-encoder under a classifier: the network of Phan et al. 2019 and Lai et al. 2022 (its Fig. 1).
 
 The auto-encoder is tied: it encodes and decodes by the same θ₁. The classifier reads its hidden layer h̄; W is its last
-layer. Layers are normalised over the rows that are asked about together, without learned scale or shift, in training and
-at test. So rows of a batch are not independent of each other: methods without privacy only can train these networks,
-and many rows are to be asked about at a time. The last hidden layer h_π is normalised and clipped to [−1, 1], which
-Δ_L = 2|h_π| needs.
+layer. Layers are normalised over the rows that are asked about together, without learned scale or shift, in training
+and at test. So rows of a batch are not independent of each other: methods without privacy only can train these
+networks, and many rows are to be asked about at a time. The last hidden layer h_π is normalised and clipped to
+[−1, 1], which Δ_L = 2|h_π| needs.
 
 * `Dense` is the text of the papers: h₁ is clipped to [−1, 1], noise is added. They do not say how units stay within the
   clip, nor how the classifier reads what lies under noise of hundreds of times its size. As in the authors' code, units
@@ -123,7 +123,7 @@ class Convolutional(nn.Module):
         return (decoded * (0.5 - x.view(-1, *self._picture)) + math.log(2)).abs().sum()
 
     def decode(self, h: Tensor) -> Tensor:
-        """A convolution by the same filters of h, enlarged twofold by repetition; in one step, by filters of one more."""
+        """A convolution by the same filters of h, enlarged twofold by repetition; in one step, by larger filters."""
         *_, height, width = self._picture
         size = self.weight.shape[-1]
         enlarged = functional.conv2d(

@@ -10,8 +10,8 @@ L̄ is the second-order Taylor expansion of Σ_k [y log(1 + e^−z) + (1 − y) 
 leading minus and Eq. 12's −½|z| − ⅛z² are misprints: they would be maximised, not minimised. No gradient of L̄ goes to
 θ₁. Sums over a batch, χ₃ among them, are divided by λ, so that learning rates are those of a mean.
 
-Without normalisation nothing is learned: the noise is hundreds of times the size of what it hides. It subtracts what all
-rows of a batch share, which is the noise; that is why the method learns, and why it protects nothing.
+Without normalisation nothing is learned: the noise is hundreds of times the size of what it hides. It subtracts what
+all rows of a batch share, which is the noise; that is why the method learns, and why it protects nothing.
 """
 
 from abc import abstractmethod
@@ -45,8 +45,8 @@ class Functional(Learner):
     `network` is the classifier on h̄: a name of `tacit.models` for records of the hidden layer's shape."""
 
     variant: Literal["text", "code"] = "text"
-    """text: θ₁ is dense, χ₃ is shared by the classes, and plain gradient steps, as in the papers. code: as in the authors'
-    code, θ₁ is a convolution, each class has its own χ₃, steps are Adam's; and its Δ_R and ε₁."""
+    """text: θ₁ is dense, χ₃ is shared by the classes, and plain gradient steps, as in the papers. code: as in the
+    authors' code, θ₁ is a convolution, each class has its own χ₃, steps are Adam's; and its Δ_R and ε₁."""
     hidden: int | None = 256
     """text: number of hidden units |h₁|. If None, as many as inputs, in the shape of a record, for convolutions."""
     features: int = 32
