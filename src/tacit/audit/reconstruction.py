@@ -99,7 +99,7 @@ def audit(*, data: str = "digits", epsilon: float = 0.5, victim: int = 0, runs: 
     x, y = scaled(public.train.x[:size]), public.train.y[:size]
     info = StreamInfo.uniform(data, labels=public.labels, shape=public.shape, size=size, tasks=1, public=True)
     budget = Budget(epsilon=epsilon, delta=DELTA)
-    learner = L2DPML(budget=budget, lr=LR, batch=None, double=True)
+    learner = L2DPML(budget=budget, lr=LR, encoder_lr=LR, batch=None, double=True)
     learner.start(info)
     before = learner.model_.state_dict()
     before = {name: value.clone() for name, value in before.items()}

@@ -65,10 +65,11 @@ def reconstruct(known: Known) -> tuple[Tensor, int]:
         return total + (x - mean).T @ network.encoder(x).flatten(1)
 
     with torch.no_grad():
-        along = torch.linalg.svd(unexplained(mean), full_matrices=False)[0][:, 0]
-    length = float((known.records - mean).norm(dim=1).mean())
+        left = unexplained(mean)
+        along, share = torch.linalg.svd(left, full_matrices=False)[0][:, 0], float(left.square().sum())
+        length = float((known.records - mean).norm(dim=1).mean())
     found = least, victim = _fit(unexplained, mean + length * along)
-    if least > EXPLAINED * float(unexplained(mean).square().sum()):
+    if least > EXPLAINED * share:
         victim = min(found, _fit(unexplained, mean - length * along), key=lambda fit: fit[0])[1]
     return victim, _label(known, torch.cat([known.records, victim[None]]))
 

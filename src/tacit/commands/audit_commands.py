@@ -147,9 +147,9 @@ def lifelong_reconstruction(
     )
     code = report.code
     out.print(
-        f"the authors' code (variant code), one released step: {code.right} of {runs} runs with a differing record "
-        f"and {runs - code.wrong} of {runs} without were recognised: ε ≥ {code.at_least:.2f} with 95 % confidence, and more "
-        "with more runs"
+        f"the authors' code (variant code), one released step: recognised were {code.right} of {runs} runs with a "
+        f"differing record and {runs - code.wrong} of {runs} without: ε ≥ {code.at_least:.2f} with 95 % confidence, "
+        "and more with more runs"
     )
     if picture is not None:
         out.print(f"picture: {picture}")

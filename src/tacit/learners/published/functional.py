@@ -30,6 +30,7 @@ from tacit.learners.base import passes
 from tacit.learners.base.gradient import Each, Gradient, at
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.public_figures import Claimed
+from tacit.learners.base.ranges import RATE, Range
 from tacit.learners.base.weights import under
 from tacit.models.devices import check_device
 from tacit.models.stacked import Convolutional, Dense, Stacked
@@ -60,7 +61,10 @@ class Functional(Learner):
     epochs: Each[float] | None = None
     """Number of passes over a task's batches, instead of `steps`. If both are None, one pass."""
     lr: Each[float] | None = None
-    """Learning rate. If None, 0.01 in `text` and 0.003 in `code`."""
+    """Learning rate. If None, 0.03 in `text` and 0.003 in `code`."""
+    encoder_lr: float | None = None
+    """Learning rate of θ₁. If None, 0.001 in `text`, where R̄ is a sum over inputs that aligns all hidden units at the
+    rate of the classifier, and `lr` in `code`, where Adam scales it."""
     epsilon1: float | None = None
     """ε₁ of the auto-encoder. If None, equal to `epsilon2`."""
     epsilon2: float | None = None
@@ -79,6 +83,7 @@ class Functional(Learner):
 
     private: ClassVar[bool] = False
     certifies: ClassVar[str] = "nothing: all records share one draw of noise, so their differences are exact"
+    ranges: ClassVar[Mapping[str, Range]] = {"encoder_lr": RATE}
     counts_input: ClassVar[bool]
     """Whether the paper's formula has the term ε₁/γ_x."""
 
@@ -95,7 +100,8 @@ class Functional(Learner):
             passes.steps_in(task, 1, steps=self.steps, epochs=self.epochs), self.lr_of(task)
         super().start(stream)
         rule = torch.optim.Adam if self.variant == "code" else torch.optim.SGD
-        self.optimizer_ = rule(self.model_.parameters(), lr=self.lr_of(stream.tasks[0]))
+        parts = (self.stacked.encoder, self.stacked.body, self.stacked.head)
+        self.optimizer_ = rule([{"params": list(part.parameters()), "lr": 1.0} for part in parts])
         self.kept_: list[tuple[Tensor, Tensor]] = []
         self.chi_: dict[str, Tensor] = {}  # χ₁, 2χ₂ and χ₃
         encoder = self.stacked.encoder
@@ -120,8 +126,15 @@ class Functional(Learner):
     def lr_of(self, task: TaskInfo) -> float:
         """The learning rate in a task."""
         if self.lr is None:
-            return 0.01 if self.variant == "text" else 0.003
+            return 0.03 if self.variant == "text" else 0.003
         return at(self.lr, task, "lr")
+
+    def set_rates(self, task: TaskInfo) -> None:
+        """Sets the learning rates of a task, of θ₁ and of θ₂."""
+        lr = self.lr_of(task)
+        own = 0.001 if self.variant == "text" else lr
+        for group, rate in zip(self.optimizer_.param_groups, (self.encoder_lr or own, lr, lr), strict=True):
+            group["lr"] = rate
 
     def size_of(self, task: TaskInfo) -> int:
         """λ in a task."""
@@ -168,7 +181,7 @@ class Functional(Learner):
         batches = passes.fixed(len(x), size, coins)
         steps = passes.steps_in(task, len(batches), steps=self.steps, epochs=self.epochs)
         memory = [number for number, (_, known) in enumerate(self.kept_) if len(known)]
-        self.optimizer_.param_groups[0]["lr"] = self.lr_of(task)
+        self.set_rates(task)
         for rows in passes.turns(self.report, task, cycle(batches), steps):
             g: Gradient = self.gradient(x[rows], y[rows], size)
             if memory:
