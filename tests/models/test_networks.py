@@ -25,6 +25,7 @@ PAPER = {  # shape in the paper, classes, number of parameters
     "har_cnn": ((100, 3), 5, 160 + 8_256 + 24_672 + (96 * 12 * 3 * 128 + 128) + (128 * 5 + 5)),
     "bilstm": ((100, 3), 5, 2 * 4 * 64 * (3 + 64 + 2) + (128 * 128 + 128) + (128 * 5 + 5)),
     "cnn1d": ((100, 3), 5, 512 + 10_304 + 30_816 + (96 * 12 * 128 + 128) + (128 * 5 + 5)),
+    "cnn_ignatov": ((100, 3), 5, 196 * 3 * 12 + 196 + ((196 * 25 + 40) * 1024 + 1024) + (1024 * 5 + 5)),
 }
 SMALL: dict[str, tuple[tuple[int, ...], dict[str, object]]] = {  # the same code, few numbers
     "linear": ((2, 3), {}),
@@ -37,6 +38,7 @@ SMALL: dict[str, tuple[tuple[int, ...], dict[str, object]]] = {  # the same code
     "har_cnn": ((17, 3), {"features": [6, 5, 4], "hidden": 8}),
     "bilstm": ((17, 3), {"features": 4, "hidden": 8}),
     "cnn1d": ((17, 3), {"features": [6, 5, 4], "hidden": 8, "kernel": 3}),
+    "cnn_ignatov": ((17, 3), {"features": 6, "hidden": 8, "kernel": 4}),
 }
 
 
@@ -104,6 +106,22 @@ def test_it_learns(name: str) -> None:
     assert losses[-1] < 0.6 * losses[0]
 
 
+def test_the_statistics_of_ignatovs_network() -> None:
+    x = draw(2, 20, 3)
+    network = build("cnn_ignatov", (20, 3), 5).double()[0]
+    found = network.described(x).detach()
+    assert found.shape == (2, 40)
+    assert torch.allclose(found[:, :3], x.mean(1)) and torch.allclose(found[:, 3:6], x.std(1, unbiased=False))
+    assert torch.allclose(found[:, 6:9], (x - x.mean(1, keepdim=True)).abs().mean(1))
+    assert torch.allclose(found[:, 9], x.norm(dim=2).mean(1))
+    for axis in range(3):
+        counts = np.histogram(x[1, :, axis].numpy(), 10)[0] / 20
+        assert np.allclose(found[1, 10 + 10 * axis : 20 + 10 * axis], counts)
+    shift = torch.tensor([1.0, -2.0, 3.0]).double()
+    featureless = build("cnn_ignatov", (20, 3), 5, statistics=False).double()
+    assert torch.allclose(featureless(x), featureless(x + shift))  # it reads a window less its mean
+
+
 def test_the_same_seed_gives_the_same_network() -> None:
     one, other = (small("resnet18_lai")[0].state_dict() for _ in range(2))
     assert all(torch.equal(one[key], other[key]) for key in one)
@@ -138,6 +156,7 @@ def test_options_reach_the_network() -> None:
         ("har_cnn", (7, 3), {}, "at least 8 samples a window"),
         ("cnn1d", (7, 3), {}, "at least 8 samples a window"),
         ("cnn1d", (100, 3), {"kernel": 4}, "kernel must be odd.* got 4; use 5"),
+        ("cnn_ignatov", (3, 3), {}, "at least 4 samples a window"),
         ("tabular_mlp", (4, 4), {}, "tabular_mlp reads rows of columns"),
     ],
 )

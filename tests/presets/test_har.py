@@ -72,7 +72,8 @@ def test_the_baselines() -> None:
     for source in ("har", "har-people"):
         mine = [cell.config for cell in found if cell.config.data.source == source]
         features = [config.model.options["features"] for config in mine if config.learner.options["scope"] == "all"]
-        assert features == [[32] * 3, [64] * 3, [128] * 3, 64]
+        assert features == [[32] * 3, [64] * 3, [128] * 3, 64, 196, 196]
+        assert [one.model.options.get("statistics") for one in mine[4:6]] == [True, False]
         assert [config.learner.options["scope"] for config in mine].count("task") == 2
 
 
@@ -146,3 +147,11 @@ def test_the_papers_rows_stand_beside_theirs(name: str) -> None:
     methods = [cell.config.learner.method for cell in found]
     assert [row is not None for row in rows] == [method in ("L2DPML", "AGEM") for method in methods]
     assert len({id(row) for row in rows if row is not None}) == methods.count("L2DPML") + methods.count("AGEM")
+
+
+def test_table_4_stands_beside_the_baselines() -> None:
+    table = reference("lai2022/har-baselines")
+    beside = [table.beside(cell.config) for cell in cells("har-baselines")]
+    assert all(beside.count(row) == 2 for row in table.rows)  # on windows, and on other people
+    assert [row.aa[0] for row in table.rows if row.aa] == [81.86, 82.49, 82.62, 78.68, 76.39, 77.08]
+    assert beside.count(None) == 4  # each rate alone

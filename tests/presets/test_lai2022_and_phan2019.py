@@ -44,10 +44,12 @@ def test_what_the_papers_compare() -> None:
 
 @pytest.mark.parametrize("name", ["phan2019/permuted-mnist", "phan2019/permuted-cifar10"])
 def test_batch_and_rate_of_phan(name: str) -> None:
+    """The rate is A-GEM's only: with it DPL2M, normalised, learns nothing, so that it has its own default."""
     batch, lr = (2500, 0.1) if "mnist" in name else (500, 0.2)
     for cell in cells(name):
-        options = cell.config.learner.options
-        assert cell.config.learner.method == "LifelongDP" or (options["batch"], options["lr"]) == (batch, lr)
+        method, options = cell.config.learner.method, cell.config.learner.options
+        assert method == "LifelongDP" or options["batch"] == batch
+        assert method == "LifelongDP" or options["lr"] == (lr if method == "AGEM" else None)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "lai2022/unequal-tasks"])

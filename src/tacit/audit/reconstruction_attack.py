@@ -1,23 +1,24 @@
 """The adversary against L2DP-ML as published: recovers a training record and its label from released parameters.
 
-It is the adversary of differential privacy: it has every release, the learning rate, the network, and all records but
-one, and never sees the noise or a perturbed record. Three tasks are learned by Algorithm 1 of Lai et al. 2022 (one step
-per task, with the whole task as batch); the victim is in the first. A step gives a gradient, (θ^{t−1} − θ^t)/lr. At the
-papers' noise the hidden layer saturates, and the auto-encoder's gradient is
+It is the adversary of differential privacy: it has the parameters before and after a step, the learning rate, the
+network, and all records of the batch but one, and never sees the noise or a perturbed record. One step of Algorithm 1
+of Lai et al. 2022 (the whole task is one batch) is enough. It gives a gradient, G = (θ − θ')/lr, and of the
+auto-encoder
 
-    G_t = (½ − m_t − c) h̄ᵀ    m_t the mean of the task's records, c = χ₁/λ, h̄ = ±1 + 2χ₂/λ
+    λG = Σ_r (½ − x_r − χ₁/λ) h̄_rᵀ = −Σ_r (x_r − m) h̄_rᵀ    for any m, since Σ_r h̄_r = 0
 
-with the same c and the same h̄ in the second and the third task.
+h̄ is normalised per unit over the batch, which subtracts whatever all records share: χ₂, χ₁ inside h, and, because h̄
+then sums to zero, χ₁ in front of it. The noise is in no coefficient, at any scale: G is a function of the records
+alone. All of them are known but one, and G has hundreds of thousands of numbers: the victim is what explains them,
+found by least squares. m is the mean of the known records, around which the victim enters by (x − m)h̄ᵀ alone: its
+direction is that of the largest singular value of what the known records leave, up to a sign; the better of the two
+fits decides.
 
-* If gradients that agree are not projected (A-GEM; here they agree, because the shared noise dominates): both tasks are
-  known except for the noise, so G₂ − G₃ = (m₃ − m₂)h̄ᵀ gives h̄, and then G₂ gives c, the noise itself. Subtracting it
-  and the known records from the first step leaves the victim's.
-* If every step is projected, as printed in the papers: G₂ = (m₁ − m₂ + βv)h̄ᵀ with v = ½ − m₁ − c and an unknown scalar
-  β. The direction of v is that of G₁, so m₁, and with it the victim, is recovered except for its component along v.
+Of the head, λG = Σ_r (½ − y_r + z_r/4) h_π,r + χ₃: the noise is shared by all classes, so that it cancels in their
+differences, and the label is what explains these.
 """
 
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -26,8 +27,10 @@ from torch.nn.functional import one_hot
 
 from tacit.models.stacked import Stacked
 
-ROUNDS = 3
-"""Rounds of refinement: the victim's hidden layer depends on its record, which each round estimates better."""
+STEPS = 300
+"""Largest number of steps of the least squares, which need about 50."""
+EXPLAINED = 1e-6
+"""A fit that leaves less than this of the victim's share needs no second start."""
 ENCODER, HEAD = "encoder.weight", "head.weight"
 
 
@@ -35,98 +38,68 @@ ENCODER, HEAD = "encoder.weight", "head.weight"
 class Known:
     """The adversary's knowledge."""
 
-    releases: Sequence[Mapping[str, Tensor]]
-    """The parameters before the first task and after each task."""
-    records: Sequence[tuple[Tensor, Tensor]]
-    """The features in [−1, 1] (rows) and labels of each task; the victim is missing from the first."""
+    before: Mapping[str, Tensor]
+    """The parameters before the step."""
+    after: Mapping[str, Tensor]
+    """The parameters that were released after it."""
+    records: Tensor
+    """The features in [−1, 1] (rows) of all records but one."""
+    labels: Tensor
     network: Stacked
     """The public architecture."""
     lr: float
-    size: int
-    """λ, the number of records of a task."""
 
-    def gradient(self, task: int, name: str) -> Tensor:
-        """The gradient of a task's step."""
-        return (self.releases[task][name] - self.releases[task + 1][name]) / self.lr
-
-    def before(self, task: int) -> Stacked:
-        """The network before a task."""
-        network = deepcopy(self.network).double()
-        network.load_state_dict(dict(self.releases[task]))
-        return network.eval()
+    def total(self, name: str) -> Tensor:
+        """The sum of the records' gradients: λG."""
+        return (self.before[name] - self.after[name]) / self.lr * (len(self.records) + 1)
 
 
 def reconstruct(known: Known) -> tuple[Tensor, int]:
-    """The record and the label index that are missing from the first task."""
-    means = [x.sum(0) / known.size for x, _ in known.records]
-    second, apart = known.gradient(1, ENCODER), means[2] - means[1]
-    hidden = (second - known.gradient(2, ENCODER)).T @ apart / (apart @ apart)
-    shift = 0.5 - means[1] - second @ hidden / (hidden @ hidden)  # c = χ₁/λ
-    signs = _hidden(known.before(1), known.records[1][0] + shift).mean(0)
-    lift = hidden - signs  # 2χ₂/λ
-    network, first = known.before(0), known.gradient(0, ENCODER)
-    others = known.records[0][0] + shift
-    left = known.size * first - (0.5 - others).T @ (_hidden(network, others) + lift)  # (½ − x̄)h̄ᵀ of the victim
-    record = torch.zeros_like(shift)
-    for _ in range(ROUNDS):
-        own = _hidden(network, (record + shift)[None])[0] + lift
-        record = 0.5 - shift - left @ own / (own @ own)
-    return record, _label(known, network, torch.cat([others, (record + shift)[None]]), first)
+    """The missing record and its label's index."""
+    network = known.network
+    network.load_state_dict(dict(known.before))
+    total, mean = known.total(ENCODER), known.records.mean(0)
 
+    def unexplained(victim: Tensor) -> Tensor:
+        x = torch.cat([known.records, victim[None]])
+        return total + (x - mean).T @ network.encoder(x).flatten(1)
 
-def _label(known: Known, network: Stacked, x: Tensor, first: Tensor) -> int:
-    """The label index of the last perturbed record. χ₃ is the same for all classes, so it cancels in their
-    differences."""
-    signs = _hidden(network, x)
-    common = 0.5 - x.mean(0)
-    hidden = signs + first.T @ common / (common @ common) - signs.mean(0)  # exact up to its scale
-    y = known.records[0][1]
-    step = known.size * known.gradient(0, HEAD)
-    classes = len(step)
-
-    def unexplained(scale: float) -> Tensor:
-        """−y of the victim minus the mean over classes, if the scale is right."""
-        with torch.no_grad():
-            top = network.body(scale * hidden)
-            slopes = 0.5 + network.head(top) / 4
-            slopes[:-1] -= one_hot(y, classes)
-            left = step - slopes.T @ top
-            found: Tensor = (left - left.mean(0)) @ top[-1] / (top[-1] @ top[-1])
-            return found
-
-    rest = unexplained(1.0)
-    drift = unexplained(1 + 1e-6) - rest
-    drift /= drift.norm()
-    misses = rest + torch.eye(classes, dtype=rest.dtype) - 1 / classes  # one row per candidate label
-    return int((misses - (misses @ drift)[:, None] * drift).norm(dim=1).argmin())
-
-
-def reconstruct_projected(known: Known) -> tuple[Tensor, int]:
-    """Like `reconstruct`, if every step but the first is projected; along one direction the record is set to the
-    mean."""
-    means = [x.sum(0) / known.size for x, _ in known.records]
-    first, second, third = (known.gradient(task, ENCODER) for task in range(3))
-    along = torch.linalg.svd(first, full_matrices=False)[0][:, 0]  # of v
-    row = torch.linalg.svd(second, full_matrices=False)[2][0]  # of h̄
-    # The memory of the third task was the first or the second task; the better fit decides.
-    regressors = torch.stack([means[1] - means[2], along], 1)
-    fits = []
-    for left in (third @ row, (third - second) @ row):
-        solution = torch.linalg.lstsq(regressors, left[:, None]).solution[:, 0]
-        fits.append((float((regressors @ solution - left).norm()), float(solution[0])))
-    _, length = min(fits)
-    record = known.size * (second @ row / length + means[1] - means[0])
-    record -= ((record - means[0]) @ along) * along
-    hidden = length * row
-    shift = 0.5 - means[0] - first @ hidden / (hidden @ hidden)
-    for _ in range(ROUNDS):
-        lift = hidden - _hidden(known.before(1), known.records[1][0] + shift).mean(0)
-        begun = _hidden(known.before(0), known.records[0][0] + shift).mean(0) + lift
-        shift = 0.5 - means[0] - first @ begun / (begun @ begun)
-    x = torch.cat([known.records[0][0], record[None]]) + shift
-    return record, _label(known, known.before(0), x, first)
-
-
-def _hidden(network: Stacked, x: Tensor) -> Tensor:
     with torch.no_grad():
-        return network.hidden(x)
+        left = unexplained(mean)
+        along, share = torch.linalg.svd(left, full_matrices=False)[0][:, 0], float(left.square().sum())
+        length = float((known.records - mean).norm(dim=1).mean())
+    found = least, victim = _fit(unexplained, mean + length * along)
+    if least > EXPLAINED * share:
+        victim = min(found, _fit(unexplained, mean - length * along), key=lambda fit: fit[0])[1]
+    return victim, _label(known, torch.cat([known.records, victim[None]]))
+
+
+def _fit(unexplained: Callable[[Tensor], Tensor], start: Tensor) -> tuple[float, Tensor]:
+    """The least sum of squares from this start, and where it is."""
+    victim = start.detach().clone().requires_grad_()
+    search = torch.optim.LBFGS(
+        [victim], max_iter=STEPS, history_size=30, line_search_fn="strong_wolfe",
+        tolerance_grad=1e-14, tolerance_change=1e-18,
+    )  # fmt: skip
+
+    def loss() -> Tensor:
+        value = unexplained(victim).square().sum()
+        (victim.grad,) = torch.autograd.grad(value, [victim])
+        return value.detach()
+
+    search.step(loss)  # type: ignore[no-untyped-call]
+    return float(loss()), victim.detach()
+
+
+def _label(known: Known, x: Tensor) -> int:
+    """The label's index of the last record: of the candidates, the one that leaves least of the head's gradient, after
+    the mean over classes is subtracted."""
+    with torch.no_grad():
+        top = known.network.top(known.network.encoder(x))
+        slopes = 0.5 + known.network.head(top) / 4
+    classes = slopes.shape[1]
+    slopes[:-1] -= one_hot(known.labels, classes)
+    left = known.total(HEAD) - slopes.T @ top
+    left = left - left.mean(0)  # −(y − 1/classes) h_πᵀ of the victim
+    choices = torch.eye(classes, dtype=left.dtype) - 1 / classes
+    return int((left + choices[:, :, None] * top[-1]).flatten(1).norm(dim=1).argmin())

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from tacit.models.adapters import pretrained
-from tacit.models.convolutional import cnn, cnn1d, cnn_patches, har_cnn
+from tacit.models.convolutional import cnn, cnn1d, cnn_ignatov, cnn_patches, har_cnn
 from tacit.models.dense import linear, mlp, tabular_mlp
 from tacit.models.noisy import noisy
 from tacit.models.parts import construct
@@ -23,6 +23,7 @@ __all__ = [
     "build",
     "cnn",
     "cnn1d",
+    "cnn_ignatov",
     "cnn_patches",
     "har_cnn",
     "linear",
@@ -46,6 +47,7 @@ NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
         resnet18_lai,
         har_cnn,
         cnn1d,
+        cnn_ignatov,
         bilstm,
         pretrained,
         noisy,

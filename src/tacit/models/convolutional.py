@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from tacit.errors import ConfigError
 from tacit.models.parts import Activation, dimensions, head, smallest, whole, widths
 from tacit.models.parts import activation as act
 
 FEATURES = (32, 64, 96)
+BINS = 10
 
 
 def cnn(
@@ -100,6 +103,56 @@ def cnn1d(
         channels, length = size, length // 2
     inputs = channels * length
     return nn.Sequential(*layers, nn.Flatten(), *head(inputs, [whole("hidden", hidden)], classes, activation))
+
+
+def cnn_ignatov(
+    shape: Sequence[int],
+    classes: int,
+    *,
+    features: int = 196,
+    hidden: int = 1024,
+    kernel: int = 12,
+    statistics: bool = True,
+) -> nn.Module:
+    """The shallow activity network of Ignatov 2018, a baseline of Lai 2022 (CNN-Ig; featureless without `statistics`).
+
+    One convolution over time, of the window less its mean, with 196 filters of 12 samples, a pool of 4, one hidden
+    layer of 1,024; beside the pooled filters, statistics of the whole window (`Ignatov.described`). Two parts of the
+    author's code are left out, because they read the whole training set or draw at random: statistics are on public
+    scales, not standardised, and there is no dropout.
+    """
+    length, axes = dimensions("cnn_ignatov", shape, "sensor windows of (time, axes)", 2)
+    smallest("cnn_ignatov", length, 4, "samples a window (its pool takes four at a time)")
+    local = Ignatov(axes, whole("features", features), whole("kernel", kernel), bool(statistics))
+    inputs = features * (length // 4) + (axes * (3 + BINS) + 1 if statistics else 0)
+    return nn.Sequential(local, *head(inputs, [whole("hidden", hidden)], classes))
+
+
+class Ignatov(nn.Module):
+    """Pooled filters of a window, and its statistics."""
+
+    def __init__(self, axes: int, features: int, kernel: int, statistics: bool) -> None:
+        super().__init__()
+        self.statistics = statistics
+        self.pad = nn.ZeroPad1d(((kernel - 1) // 2, kernel // 2))
+        self.conv = nn.Conv1d(axes, features, kernel)
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = (x - x.mean(1, keepdim=True)).transpose(1, 2)
+        local = functional.max_pool1d(functional.relu(self.conv(self.pad(centred))), 4).flatten(1)
+        return torch.cat([local, self.described(x)], 1) if self.statistics else local
+
+    def described(self, x: Tensor) -> Tensor:
+        """Of each axis the mean, the standard deviation, the mean absolute deviation and a histogram of ten bins
+        between its extremes; and the mean length of the vector of axes: 40 numbers for three axes."""
+        mean = x.mean(1)
+        away = x - mean[:, None]
+        low, high = x.amin(1, keepdim=True), x.amax(1, keepdim=True)
+        bins = ((x - low) / (high - low).clamp_min(1e-9) * BINS).floor().clamp(0, BINS - 1)
+        shares = torch.stack([(bins == number).to(x.dtype).mean(1) for number in range(BINS)], 2)
+        spread = (away.square().mean(1) + 1e-12).sqrt()
+        length = (x.square().sum(2) + 1e-12).sqrt().mean(1, keepdim=True)
+        return torch.cat([mean, spread, away.abs().mean(1), length, shares.flatten(1)], 1)
 
 
 class AxesFirst(nn.Module):

@@ -17,8 +17,18 @@ from tacit.learners import find
 from tacit.learners.base.release import Release
 from tacit.learners.published.functional import Functional
 from tacit.learners.replay.dpcl import project
+from tacit.models.stacked import Convolutional
 
 METHODS = ("DPL2M", "L2DPML")
+
+
+def pictures(tasks: int) -> StreamInfo:
+    return StreamInfo.uniform("pictures", labels=(0, 1), shape=(1, 6, 6), size=40, tasks=tasks, public=True)
+
+
+def drawn(number: int) -> Any:
+    x = np.random.default_rng(number).random((40, 1, 6, 6)).astype(np.float32)
+    return x, (x.mean((1, 2, 3)) > 0.5).astype(int)
 
 
 def dense(info: StreamInfo) -> nn.Module:
@@ -71,7 +81,7 @@ def test_the_classifiers_gradient_is_that_of_the_objective(learned: Functional) 
     """By finite differences of L̄ in every parameter of θ₂; χ₃/λ once on every W_k."""
     x, y = perturbed(learned)
     model, size = learned.stacked, 40
-    h = model.hidden(x).detach() + learned.chi_["hidden"] / size
+    h = model.encoder(x, learned.chi_["hidden"] / size).detach()
     onehot = nn.functional.one_hot(y, 2).double()
 
     def objective() -> float:
@@ -95,37 +105,82 @@ def test_the_classifiers_gradient_is_that_of_the_objective(learned: Functional) 
 
 
 @pytest.mark.parametrize("variant", ["text", "code"])
-def test_the_encoders_gradient_is_as_printed_and_knows_no_labels(variant: str) -> None:
-    info = facts() if variant == "text" else StreamInfo.uniform(
-        "pictures", labels=(0, 1), shape=(1, 6, 6), size=40, tasks=2, public=True
-    )  # fmt: skip
-    rng = np.random.default_rng(0)
-    learner = make(info=info, variant=variant, features=3, kernel=3, double=True, network=dense)
-    source = (
-        records if variant == "text" else lambda n: (rng.random((40, 1, 6, 6)).astype(np.float32), np.arange(40) % 2)
-    )
-    learn(learner, fixed(), [0], source)
+def test_the_encoders_gradient_knows_no_labels(variant: str) -> None:
+    learner = make(info=pictures(1), variant=variant, features=3, kernel=3, double=True)
+    learn(learner, fixed(), [0], drawn)
     x, y = perturbed(learner)
-    model = learner.stacked.eval()
-    h = (model.hidden(x) + learner.chi_["hidden"] / 40).detach()
-    g = learner.gradient(x, y, 40)["encoder.weight"]
-    assert torch.equal(g, learner.gradient(x, 1 - y, 40)["encoder.weight"])
-    if variant == "text":
-        assert torch.allclose(g, (0.5 - x).T @ h / 40)  # Σ_r h̄_r(½ − x̄_rs) over λ
-        assert model.hidden(x).abs().max() <= 1
-    else:
-        wanted = nn.grad.conv2d_weight(0.5 - x, model.encoder.weight.shape, h, stride=2, padding=1) / 40
-        assert torch.allclose(g, wanted)
-        assert model.encoder.decode(h).shape == x.shape and h.shape[1:] == (3, 3, 3)
+    one, other = (learner.gradient(x, labels, 40) for labels in (y, 1 - y))
+    assert torch.equal(one["encoder.weight"], other["encoder.weight"])
+    assert not torch.equal(one["head.weight"], other["head.weight"])
 
 
-def test_eq_13_is_what_the_gradient_is_of(learned: Functional) -> None:
-    x, _ = perturbed(learned)
+def test_the_texts_encoder_learns_from_the_printed_gradient(learned: Functional) -> None:
+    """Σ_r h̄_r(½ − x̄_rs) over λ, which is the gradient of Eq. 13 with h̄ held constant."""
+    x, y = perturbed(learned)
+    h = learned.stacked.encoder(x, learned.chi_["hidden"] / 40).detach()
+    g = learned.gradient(x, y, 40)["encoder.weight"]
+    assert torch.allclose(g, (0.5 - x).T @ h / 40)
     theta = learned.stacked.encoder.weight.detach().clone().requires_grad_()
-    h = (learned.stacked.hidden(x) + learned.chi_["hidden"] / 40).detach()
     printed = (0.5 * (h @ theta.T).sum(1) - (x * (h @ theta.T)).sum(1)).sum() / 40  # Σ_s ½θ_1s h̄ − x̄x̃
-    (wanted,) = torch.autograd.grad(printed, theta)
-    assert torch.allclose(learned.gradient(*perturbed(learned), 40)["encoder.weight"], wanted)
+    assert torch.allclose(g, torch.autograd.grad(printed, theta)[0])
+
+
+def test_the_codes_encoder_learns_from_the_whole_gradient() -> None:
+    """|½x̃ − x̃x̄ + log 2|, x̃ of h̄ enlarged by repetition and convolved with the same filters; by finite differences."""
+    learner = make(info=pictures(1), variant="code", features=3, kernel=3, double=True)
+    learn(learner, fixed(), [0], drawn)
+    (x, y), encoder, noise = perturbed(learner), learner.stacked.encoder, learner.chi_["hidden"] / 40
+
+    def objective() -> torch.Tensor:
+        found = nn.functional.conv2d(x, encoder.weight, encoder.bias, stride=2, padding=1).relu()
+        spread = ((found - found.mean((0, 2, 3), keepdim=True)).square().mean((0, 2, 3), keepdim=True) + 1e-3).sqrt()
+        h = ((found - found.mean((0, 2, 3), keepdim=True)) / spread).clamp(-1, 1) + noise
+        large = h.repeat_interleave(2, 2).repeat_interleave(2, 3)
+        decoded = nn.functional.conv2d(large, encoder.weight.transpose(0, 1), padding=1).relu()
+        return (0.5 * decoded - decoded * x + math.log(2)).abs().sum()
+
+    g = learner.gradient(x, y, 40)
+    with torch.no_grad():
+        assert torch.allclose(encoder.reconstruction(x, noise), objective())
+        for name in ("encoder.weight", "encoder.bias"):
+            flat = learner.model_.get_parameter(name).view(-1)
+            for place in range(0, len(flat), 4):
+                before, found = float(flat[place]), []
+                for step in (1e-6, -1e-6):
+                    flat[place] = before + step
+                    found.append(float(objective()) / 40)
+                flat[place] = before
+                wanted = (found[0] - found[1]) / 2e-6
+                assert float(g[name].reshape(-1)[place]) == pytest.approx(wanted, rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize("side", [6, 7])
+@pytest.mark.parametrize("kernel", [2, 3, 4, 5])
+def test_the_decoders_pictures_have_the_records_size(side: int, kernel: int) -> None:
+    encoder = Convolutional((2, side, side + 2), 3, kernel)
+    assert encoder.decode(torch.zeros(4, *encoder.noise_shape)).shape == (4, 2, side, side + 2)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1000.0])
+@pytest.mark.parametrize("variant", ["text", "code"])
+def test_the_last_hidden_layer_is_within_its_bounds(variant: str, scale: float) -> None:
+    """Δ_L = 2|h_π| needs |h_π| ≤ 1 in every unit, whatever the noise."""
+    model = make(info=pictures(1), variant=variant, features=3, kernel=3).stacked
+    x = scale * torch.randn(20, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    top = model.top(model.encoder(x, scale * torch.ones(model.encoder.noise_shape)))
+    assert top.abs().max() <= 1 and torch.isfinite(top).all()
+    assert (top.abs().max() > 0.5) == (scale > 0)
+
+
+def test_normalisation_subtracts_the_noise_that_all_records_share() -> None:
+    """The text's hidden layer is the same with any noise; and so is what is learned of it."""
+    model = make(double=True).stacked
+    x = torch.from_numpy(records(0)[0]).double()
+    shift, noise = torch.full((x.shape[1],), 300.0).double(), torch.full((5,), 600.0).double()
+    plain = model.encoder(x)
+    assert torch.allclose(plain, model.encoder(x + shift, noise)) and torch.isfinite(plain).all()
+    own = noise * torch.randn(len(x), 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert not torch.allclose(plain, model.encoder(x, own), atol=0.1)  # noise of their own would stay
 
 
 def test_the_noise_of_the_output_layer_is_shared_by_classes(learned: Functional) -> None:
@@ -137,32 +192,65 @@ def test_the_noise_of_the_output_layer_is_shared_by_classes(learned: Functional)
     assert torch.allclose(before[0] - before[1], without[0] - without[1])
 
 
+def test_in_the_code_each_class_has_its_own() -> None:
+    assert make(info=pictures(1)).plan(pictures(1).tasks[0]).output == (8,)
+    learner = make(info=pictures(1), variant="code", features=3, kernel=3, double=True)
+    assert learner.plan(pictures(1).tasks[0]).output == (2, 8)
+    learn(learner, fixed(), [0], drawn)
+    g = learner.gradient(*perturbed(learner), 40)["head.weight"]
+    chi, learner.chi_ = learner.chi_, learner.chi_ | {"output": torch.zeros(2, 8, dtype=torch.float64)}
+    difference = g - learner.gradient(*perturbed(learner), 40)["head.weight"]
+    assert torch.allclose(difference, chi["output"] / 40) and not torch.allclose(difference[0], difference[1])
+
+
+def test_the_texts_steps_are_plain_and_the_codes_are_adams() -> None:
+    for variant, lr, largest in (("text", None, None), ("code", None, 3e-3), ("code", 0.05, 0.05)):
+        learner = make(info=pictures(1), variant=variant, features=3, kernel=3, lr=lr, double=True)
+        before = learner.tensors()
+        learn(learner, fixed(), [0], lambda n: tuple(part[:40] for part in drawn(n)))
+        moved = {name: before[name] - learner.tensors()[name] for name in before}
+        if variant == "text":
+            learner.load(learner.tensors() | before)
+            g = learner.gradient(*perturbed(learner), 40)
+            rates = {name: 0.001 if name.startswith("encoder.") else 0.03 for name in before}
+            assert all(torch.allclose(moved[name], rate * g[name]) for name, rate in rates.items())
+        else:
+            assert moved["head.weight"].abs().min() == pytest.approx(largest, rel=1e-3)
+
+
 # Noise, batches, memory.
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("variant", ["text", "code"])
 def test_a_release_is_all_that_is_needed_to_go_on(method: str, variant: str, tmp_path: Path) -> None:
-    info = StreamInfo.uniform("pictures", labels=(0, 1), shape=(1, 6, 6), size=40, tasks=3, public=True)
-
-    def source(number: int) -> Any:
-        x = np.random.default_rng(number).random((40, 1, 6, 6)).astype(np.float32)
-        return x, (x.mean((1, 2, 3)) > 0.5).astype(int)
-
+    info = pictures(3)
     settings: dict[str, Any] = {"variant": variant, "features": 3, "kernel": 3, "batch": 16, "epochs": 2}
     whole = make(method, info, **settings)
-    twins = learn(whole, fixed(), [0, 1, 2], source)
+    twins = learn(whole, fixed(), [0, 1, 2], drawn)
     vault, learner = fixed(), make(method, info, **settings)
-    release = learn(learner, vault, [0, 1], source)[-1]
+    release = learn(learner, vault, [0, 1], drawn)[-1]
     release.save(tmp_path)
     loaded, again = Release.load(tmp_path), make(method, info, **settings)
     again.restore(loaded.tensors, loaded.tasks)
-    x = torch.from_numpy(source(9)[0])
+    x = torch.from_numpy(drawn(9)[0])
     assert torch.equal(again.scores(x), learner.scores(x)) and torch.isfinite(again.scores(x)).all()
     chi = {name: value.clone() for name, value in again.chi_.items()}
-    (last,) = learn(again, Vault(vault.ledger), [2], source)
+    (last,) = learn(again, Vault(vault.ledger), [2], drawn)
     assert same(again.chi_, chi)  # one draw, after a resume too
     assert same(last.tensors, twins[-1].tensors) and torch.equal(again.scores(x), whole.scores(x))
+
+
+def test_the_encoder_has_a_rate_of_its_own() -> None:
+    for variant, settings, rates in (
+        ("text", {"lr": None}, (0.001, 0.03)), ("code", {"lr": [0.5, 0.2]}, (0.2, 0.2)),
+        ("code", {"lr": 0.5, "encoder_lr": 0.25}, (0.25, 0.5)),
+    ):  # fmt: skip
+        learner = make(info=pictures(2), variant=variant, features=3, kernel=3, **settings)
+        learner.set_rates(learner.stream_.tasks[1])
+        assert [group["lr"] for group in learner.optimizer_.param_groups] == [rates[0], rates[1], rates[1]]
+    with pytest.raises(LearnerError, match="encoder_lr"):
+        make(encoder_lr=0.0)
 
 
 def test_a_crash_inside_a_task_changes_nothing() -> None:
@@ -266,10 +354,12 @@ def test_dpl2m_projects_its_two_parts_separately_and_l2dpml_the_stack() -> None:
     assert torch.equal(parts["encoder.weight"], g["encoder.weight"])
     assert parts["head.weight"].tolist() == [0, 2]
     assert make("L2DPML", projection="conflict").projected(g, reference) is g
-    always = make("DPL2M").projected(g, reference)
+    always = make("DPL2M", projection="always").projected(g, reference)
     assert always["encoder.weight"].tolist() == [0, 1] and always["head.weight"].tolist() == [0, 2]
-    assert same(dict(make("L2DPML").projected(g, reference)), dict(project(g, reference, always=True)))
-    assert make("L2DPML").projected(g, reference)["encoder.weight"].tolist() == [1, 1]
+    assert same(
+        dict(make("L2DPML", projection="always").projected(g, reference)), dict(project(g, reference, always=True))
+    )
+    assert make("L2DPML", projection="always").projected(g, reference)["encoder.weight"].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -306,9 +396,10 @@ def test_the_code_has_its_own_sensitivity_and_shrinks_its_epsilon() -> None:
     info = StreamInfo.uniform("mnist", labels=range(10), shape=(1, 28, 28), size=55_000, tasks=2, public=True)
     learner = make(info=info, variant="code", network="linear", epsilon1=0.1, epsilon2=0.1, batch=2499)
     encoder = learner.stacked.encoder
-    assert encoder.sensitivity == (14**2 + 2) * 25 and encoder.hidden_shape == (32, 14, 14)
+    assert encoder.sensitivity == (14**2 + 2) * 25
+    assert encoder.noise_shape == (32, 14, 14) and encoder.hidden_shape == (32, 7, 7)
     one, two, total = learner.shares()
-    gamma = 2 * 4950 / (2499 * float(encoder.weight.detach().abs().flatten(1).sum(1).max()))
+    gamma = 2 * 4950 / (2499 * float(torch.linalg.svdvals(encoder.weight.detach().flatten(1))[0]))
     assert one == pytest.approx(0.1 / (1 + 1 / gamma + 2499 / 4950)) and two == 0.1
     assert total == pytest.approx(0.2) == learner.claims()[0].epsilon
 
@@ -327,9 +418,9 @@ def test_it_is_refused_on_private_data_and_certifies_nothing_on_public(method: s
 
 
 def test_prediction_adds_the_same_noise_or_none() -> None:
-    learner = make(epsilon1=2.0)
-    learn(learner, fixed(), [0])
-    x = torch.from_numpy(records(0)[0])
+    learner = make(info=pictures(1), variant="code", features=3, kernel=3, epsilon1=2.0)
+    learn(learner, fixed(), [0], drawn)
+    x = torch.from_numpy(drawn(0)[0])
     noisy = learner.scores(x)
     learner.noisy_prediction = False
     plain = learner.scores(x)
@@ -348,6 +439,7 @@ def test_hidden_units_in_the_records_shape_let_convolutions_follow() -> None:
 
 def test_the_output_layer_has_no_bias_and_other_networks_are_refused() -> None:
     assert make().stacked.head.bias is None
+    assert make(info=pictures(1), variant="code", features=3, kernel=3).stacked.head.bias is not None
     module = tiny(facts())
     before = {name: value.clone() for name, value in module.state_dict().items()}
     learner = make(network=module, hidden=6)

@@ -1,13 +1,17 @@
 """Base class of DPL2M and L2DP-ML: the functional mechanism as published (Phan 2019, Alg. 1; Lai 2022, Algs. 1 and 2).
 
-NOT PRIVATE: it reads `vault.unsafe.perturbed`. Per batch B, with x̄ = x + χ₁/λ, h = clip(θ₁ᵀx̄), h̄ = h + 2χ₂/λ, x̃ = θ₁h̄:
+NOT PRIVATE: it reads `vault.unsafe.perturbed`. Per batch B, with x̄ = x + χ₁/λ and the hidden layer h̄ under noise 2χ₂/λ
+(`tacit.models.stacked` has both of its readings, and where it is normalised and clipped):
 
-    R̄(θ₁) = Σ_r Σ_s (½ − x̄_rs) x̃_rs              Eq. 13; ∇ is Σ_r h̄_r(½ − x̄_rs), h̄ held constant, as printed
-    L̄(θ₂) = Σ_r Σ_k (½ − y_rk) z_rk + z_rk²/8    z = h_π W_k; χ₃ is added once to the gradient of every W_k
+    R̄(θ₁) = Σ_r Σ_s (½ − x̄_rs) x̃_rs              Eq. 13, of the text; the code takes Σ |½x̃ − x̃x̄ + log 2|
+    L̄(θ₂) = Σ_r Σ_k (½ − y_rk) z_rk + z_rk²/8    z = h_π W_k, h_π in [−1, 1]; χ₃ is added once to the gradient of W_k
 
 L̄ is the second-order Taylor expansion of Σ_k [y log(1 + e^−z) + (1 − y) log(1 + e^z)] without its constant. Eq. 9's
 leading minus and Eq. 12's −½|z| − ⅛z² are misprints: they would be maximised, not minimised. No gradient of L̄ goes to
-θ₁. Sums over a batch, χ₃ among them, are divided by λ, so that the published learning rates are those of a mean.
+θ₁. Sums over a batch, χ₃ among them, are divided by λ, so that learning rates are those of a mean.
+
+Without normalisation nothing is learned: the noise is hundreds of times the size of what it hides. It subtracts what
+all rows of a batch share, which is the noise; that is why the method learns, and why it protects nothing.
 """
 
 from abc import abstractmethod
@@ -26,11 +30,13 @@ from tacit.learners.base import passes
 from tacit.learners.base.gradient import Each, Gradient, at
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.public_figures import Claimed
+from tacit.learners.base.ranges import RATE, Range
+from tacit.learners.base.weights import under
 from tacit.models.devices import check_device
 from tacit.models.stacked import Convolutional, Dense, Stacked
 from tacit.privacy.vault import Block, FunctionalPlan, Vault
 
-MEMORY, NOISE = "memory.", "noise."
+MEMORY, NOISE, ADAM = "memory.", "noise.", "adam."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -40,8 +46,8 @@ class Functional(Learner):
     `network` is the classifier on h̄: a name of `tacit.models` for records of the hidden layer's shape."""
 
     variant: Literal["text", "code"] = "text"
-    """text: θ₁ is dense, as in the papers. code: as in the authors' code, a convolution, batch-norm before the clip,
-    and its Δ_R and ε₁."""
+    """text: θ₁ is dense, χ₃ is shared by the classes, and plain gradient steps, as in the papers. code: as in the
+    authors' code, θ₁ is a convolution, each class has its own χ₃, steps are Adam's; and its Δ_R and ε₁."""
     hidden: int | None = 256
     """text: number of hidden units |h₁|. If None, as many as inputs, in the shape of a record, for convolutions."""
     features: int = 32
@@ -54,16 +60,20 @@ class Functional(Learner):
     """Number of steps in a task; equal for all tasks in the balanced variant of Lai et al. 2022. Batches are cycled."""
     epochs: Each[float] | None = None
     """Number of passes over a task's batches, instead of `steps`. If both are None, one pass."""
-    lr: Each[float] = 0.1
-    """Learning rate."""
+    lr: Each[float] | None = None
+    """Learning rate. If None, 0.03 in `text` and 0.003 in `code`."""
+    encoder_lr: float | None = None
+    """Learning rate of θ₁. If None, 0.001 in `text`, where R̄ is a sum over inputs that aligns all hidden units at the
+    rate of the classifier, and `lr` in `code`, where Adam scales it."""
     epsilon1: float | None = None
     """ε₁ of the auto-encoder. If None, equal to `epsilon2`."""
     epsilon2: float | None = None
     """ε₂ of the outputs. If None, both are equal and such that the paper's formula gives the budget's ε."""
-    projection: Literal["conflict", "always"] = "always"
-    """When gradients are projected. always: as in the papers. conflict: only on conflicting gradients, as in A-GEM."""
+    projection: Literal["conflict", "always"] = "conflict"
+    """When gradients are projected. conflict: only conflicting gradients, as in A-GEM, whose recipe both papers follow.
+    always: as the papers print it (Eq. 2), with which only the first task is learned."""
     noisy_prediction: bool = True
-    """Whether to predict with the same noise χ₁/λ and 2χ₂/λ, as published."""
+    """Whether to predict with the same noise χ₁/λ and 2χ₂/λ, as the authors' code does. In `text` it cancels."""
     low: float = 0.0
     """Public lower bound of the features."""
     high: float = 1.0
@@ -73,6 +83,7 @@ class Functional(Learner):
 
     private: ClassVar[bool] = False
     certifies: ClassVar[str] = "nothing: all records share one draw of noise, so their differences are exact"
+    ranges: ClassVar[Mapping[str, Range]] = {"encoder_lr": RATE}
     counts_input: ClassVar[bool]
     """Whether the paper's formula has the term ε₁/γ_x."""
 
@@ -86,8 +97,11 @@ class Functional(Learner):
                 raise LearnerError(f"{name} must be {' or '.join(map(repr, allowed))}, got {getattr(self, name)!r}")
         passes.check(self.steps, self.epochs)
         for task in stream.tasks:  # what is missing for a later task is said before the first
-            passes.steps_in(task, 1, steps=self.steps, epochs=self.epochs), at(self.lr, task, "lr")
+            passes.steps_in(task, 1, steps=self.steps, epochs=self.epochs), self.lr_of(task)
         super().start(stream)
+        rule = torch.optim.Adam if self.variant == "code" else torch.optim.SGD
+        parts = (self.stacked.encoder, self.stacked.body, self.stacked.head)
+        self.optimizer_ = rule([{"params": list(part.parameters()), "lr": 1.0} for part in parts])
         self.kept_: list[tuple[Tensor, Tensor]] = []
         self.chi_: dict[str, Tensor] = {}  # χ₁, 2χ₂ and χ₃
         encoder = self.stacked.encoder
@@ -108,6 +122,19 @@ class Functional(Learner):
         """The network."""
         assert isinstance(self.model_, Stacked)
         return self.model_
+
+    def lr_of(self, task: TaskInfo) -> float:
+        """The learning rate in a task."""
+        if self.lr is None:
+            return 0.03 if self.variant == "text" else 0.003
+        return at(self.lr, task, "lr")
+
+    def set_rates(self, task: TaskInfo) -> None:
+        """Sets the learning rates of a task, of θ₁ and of θ₂."""
+        lr = self.lr_of(task)
+        own = 0.001 if self.variant == "text" else lr
+        for group, rate in zip(self.optimizer_.param_groups, (self.encoder_lr or own, lr, lr), strict=True):
+            group["lr"] = rate
 
     def size_of(self, task: TaskInfo) -> int:
         """λ in a task."""
@@ -139,45 +166,46 @@ class Functional(Learner):
             delta_r=self.stacked.encoder.sensitivity,
             delta_l=2 * width,
             input=self.stream_.shape,
-            hidden=self.stacked.encoder.hidden_shape,
-            output=(width,),
+            hidden=self.stacked.encoder.noise_shape,
+            output=(width,) if self.variant == "text" else (len(self.labels_), width),
             low=self.low,
             high=self.high,
         )
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         found = vault.unsafe.perturbed(block, self.plan(task), dtype=self.stacked.encoder.weight.dtype)
-        x, y, size, lr = found.x.to(self.device), found.y.to(self.device), self.size_of(task), at(self.lr, task, "lr")
+        x, y, size = found.x.to(self.device), found.y.to(self.device), self.size_of(task)
         noises = {"input": found.input, "hidden": found.hidden, "output": found.output}
         self.chi_ = {name: size * value.to(self.device) for name, value in noises.items()}
         coins = self.coins(task)
         batches = passes.fixed(len(x), size, coins)
         steps = passes.steps_in(task, len(batches), steps=self.steps, epochs=self.epochs)
         memory = [number for number, (_, known) in enumerate(self.kept_) if len(known)]
+        self.set_rates(task)
         for rows in passes.training_steps(self.report, task, cycle(batches), steps):
             g: Gradient = self.gradient(x[rows], y[rows], size)
             if memory:
                 pick = memory[int(torch.randint(len(memory), (), generator=coins))]
                 g = self.projected(g, self.gradient(*self.kept_[pick], self.size_of(self.tasks_[pick])))
-            with torch.no_grad():
-                for name, parameter in self.model_.named_parameters():
-                    parameter.sub_(g[name], alpha=lr)
+            for name, parameter in self.model_.named_parameters():
+                parameter.grad = g[name]
+            self.optimizer_.step()
         rows = batches[int(torch.randint(len(batches), (), generator=coins))]
         self.kept_.append((x[rows], y[rows]))
         vault.drop(block)
 
     def gradient(self, x: Tensor, y: Tensor, size: int) -> dict[str, Tensor]:
         """∇R̄ to θ₁ and ∇L̄ to θ₂, of perturbed records."""
-        model = self.stacked
-        h = model.hidden(x).detach() + self.chi_["hidden"] / size
-        reconstruction = ((0.5 - x) * model.encoder.decode(h)).sum() / size
-        z = model.classify(h)
+        model, noise = self.stacked, self.chi_["hidden"] / size
+        with torch.no_grad():
+            hidden = model.encoder(x, noise)
+        z = model.classify(hidden)
         wrong = 0.5 - nn.functional.one_hot(y, z.shape[1]).to(z.dtype)
-        classification = (wrong * z + z.square() / 8).sum() / size
+        objective = model.encoder.reconstruction(x, noise) + (wrong * z + z.square() / 8).sum()
         named = dict(model.named_parameters())
-        found = torch.autograd.grad(reconstruction + classification, list(named.values()))
+        found = torch.autograd.grad(objective / size, list(named.values()))
         g = dict(zip(named, found, strict=True))
-        g["head.weight"] = g["head.weight"] + self.chi_["output"] / size  # one noise, shared by all classes
+        g["head.weight"] = g["head.weight"] + self.chi_["output"] / size
         return g
 
     def logits(self, x: Tensor) -> Tensor:
@@ -186,8 +214,8 @@ class Functional(Learner):
         if not (self.noisy_prediction and self.chi_):
             return self.stacked(scaled).float()  # type: ignore[no-any-return]
         size = self.size_of(self.tasks_[-1] if self.tasks_ else self.stream_.tasks[0])
-        hidden = self.stacked.hidden(scaled + self.chi_["input"] / size)
-        return self.stacked.classify(hidden + self.chi_["hidden"] / size).float()
+        found: Tensor = self.stacked(scaled + self.chi_["input"] / size, self.chi_["hidden"] / size)
+        return found.float()
 
     def claims(self) -> tuple[Claim, ...]:
         one, two, _ = self.shares()
@@ -200,17 +228,21 @@ class Functional(Learner):
         return Claimed(per_task=epsilon, total=epsilon, delta=0.0)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The weights; where the data is public also the memory and the noise, without which nobody can go on."""
+        """The weights; where the data is public also the memory, the noise and the state of Adam, without which nobody
+        can go on."""
         kept = super().tensors()
         if not self.stream_.public:
             return kept
         kept |= {NOISE + name: value.cpu() for name, value in self.chi_.items()}
         for i, (x, y) in enumerate(self.kept_):
             kept |= {f"{MEMORY}{i}.x": x.cpu(), f"{MEMORY}{i}.y": y.cpu()}
+        for name, parameter in self.model_.named_parameters():
+            state = self.optimizer_.state.get(parameter, {})
+            kept |= {f"{ADAM}{name} {key}": value.detach().cpu().clone() for key, value in state.items()}
         return kept
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        weights = {name: value for name, value in tensors.items() if not name.startswith((MEMORY, NOISE))}
+        weights = {name: value for name, value in tensors.items() if not name.startswith((MEMORY, NOISE, ADAM))}
         super().load(weights)
         if len(weights) == len(tensors):
             raise LearnerError(
@@ -222,3 +254,9 @@ class Functional(Learner):
             (tensors[f"{MEMORY}{i}.x"].to(self.device), tensors[f"{MEMORY}{i}.y"].to(self.device))
             for i in range(len(self.tasks_))
         ]
+        for name, parameter in self.model_.named_parameters():
+            if state := under(tensors, f"{ADAM}{name} "):
+                self.optimizer_.state[parameter] = {
+                    key: value.clone() if key == "step" else value.to(self.device, copy=True)
+                    for key, value in state.items()
+                }
