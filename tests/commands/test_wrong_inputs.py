@@ -41,8 +41,8 @@ def visits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 RUN = "run visits.yaml --ledger new.ledger --out made --quiet --set learner.steps=1 --set learner.batch=4"
 SENTENCES = {
     f"{RUN} --resume": "to resume; check the path, or omit --resume to start a run",
-    f"{RUN} --set learner.noise=nan": "learner.noise must be finite, got 'nan'",
-    f"{RUN} --set learner.clip=inf": "learner.clip must be finite, got 'inf'",
+    f"{RUN} --set learner.noise=nan": "learner.noise must be a finite number, got 'nan'",
+    f"{RUN} --set learner.clip=inf": "learner.clip must be a finite number, got 'inf'",
     f"{RUN} --set learner.batch=0": "batch must be a finite number > 0, got 0",
     f"{RUN} --set learner.lr=1e9": "lr must be a finite number with 0 < lr ≤ 1000, got 1000000000.0",
     f"{RUN} --epsilon 1 --set budget.epsilon=2": "--epsilon 1 and --set budget.epsilon=2 contradict each other",
@@ -64,12 +64,12 @@ SENTENCES = {
     f"{RUN} --set model.hidden=[1000000000000]": "not enough memory",
     "run visits.yaml --ledger new.ledger --out visits.csv": "visits.csv is a file, and a run needs a folder",
     "run visits.yaml --ledger new.ledger --out visits.csv/x": "cannot read or write visits.csv/x: Not a directory",
-    "run visits.csv": "visits.csv is data and no configuration; declare it first by `tacit data declare visits.csv`, "
-    "then run the declaration: tacit run visits.yaml",
-    "sweep visits.csv": "declare it first by `tacit data declare visits.csv`",
+    "run visits.csv": "visits.csv is a data file, not a configuration; declare it first with `tacit data "
+    "declare visits.csv`, then run the declaration: tacit run visits.yaml",
+    "sweep visits.csv": "declare it first with `tacit data declare visits.csv`",
     "tune visits.csv": "declare it first by `tacit data declare visits.csv`",
     "run a.parquet": "declare it first by `tacit data declare a.parquet`",
-    "run pictures": "the folder pictures holds no run; if images are in it, declare them first by `tacit data declare "
+    "run pictures": "the folder pictures has no run; if it has images, declare them first with `tacit data declare "
     "pictures`, then run the declaration",
     "sweep quickstart --out visits.csv": "visits.csv is a file, and a sweep needs a folder",
     "sweep quickstart --out made --grid learner.lr=": "--grid learner.lr= has no values",
@@ -93,7 +93,7 @@ SENTENCES = {
     "data declare visits.csv --yes --out new.yaml --labels a,a": "a label is named twice",
     "data declare visits.csv --yes --out new.yaml --labels ,": "labels are a list such as [sick, well]",
     "data declare visits.csv --yes --out new.yaml --tasks a,a": "two tasks have the same name",
-    "data declare visits.csv --yes --out new.yaml --tasks a..b": "tasks = 'a..b' is no range",
+    "data declare visits.csv --yes --out new.yaml --tasks a..b": "tasks = 'a..b' is not a range",
     "data declare visits.csv --yes --out new.yaml --tasks 9..1": "are 0 tasks; declare from 1 to 10,000",
     "data declare visits.csv --yes --out new.yaml --tasks a,b --per-person 5": "where 2 tasks are declared",
     "data declare visits.csv --yes --out new.yaml --label age --person age": "the label, the task and the person are",
