@@ -136,7 +136,7 @@ def test_records_without_a_public_test_set_are_not_attacked(monkeypatch: pytest.
     private = make_blobs(0, public=False, test=False)
     run(config, folder, stream=make_blobs)
     monkeypatch.setattr("tacit.experiment.attacks.attacked.open_stream", lambda data, seed, place: private)
-    with pytest.raises(ConfigError, match="has no public test set, and an attack reads labelled records"):
+    with pytest.raises(ConfigError, match="has no public test set, and an attack reports uncharged predictions"):
         attack_run(folder, AttackSection())
 
 

@@ -144,7 +144,7 @@ def test_an_adapter_by_one_option() -> None:
     lora = load(base, ["model.adapter=lora", "data.features=efficientnet-lite0", "model.rank=4"])
     assert isinstance(lora, Config) and lora.data.features is None
     assert lora.model.options["backbone"] == "efficientnet-lite0" and lora.model.options["rank"] == 4
-    with pytest.raises(ConfigError, match=r"trains inside a backbone, and data\.features = 'a\.npy' is a file"):
+    with pytest.raises(ConfigError, match=r"is trained inside a backbone, but data\.features = 'a\.npy' is a file"):
         load(base, ["model.adapter=film", "data.features=a.npy"])
 
 

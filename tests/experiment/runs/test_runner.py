@@ -161,7 +161,7 @@ def test_private_data_needs_a_ledger_and_one_seed(tmp_path: Path) -> None:
     config = make_config(repeatable_noise=False)
     with pytest.raises(ConfigError, match=r"the stream 'blobs' is private.*--ledger FILE or TACIT_LEDGER"):
         run(config, tmp_path / "r", stream=private)
-    with pytest.raises(ConfigError, match="each seed would charge its people anew"):
+    with pytest.raises(ConfigError, match="each seed would charge the same people again"):
         run(make_config(repeatable_noise=False, seeds=2), tmp_path / "r", stream=private, ledger=tmp_path / "l")
     assert not (tmp_path / "r").exists()  # refused before anything was made
 

@@ -69,7 +69,7 @@ def test_a_wrong_cell_is_found_before_any_is_run(tmp_path: Path) -> None:
         sweep(plan(grid={"learner.stepz": [3]}), tmp_path / "s")
     with pytest.raises(ConfigError, match="two cells of the sweep make the same changes"):
         sweep(plan(cells=[{"learner.steps": 2}, {"learner.steps": 2}]), tmp_path / "s")
-    with pytest.raises(ConfigError, match="its base is of the kind 'accumulation'"):
+    with pytest.raises(ConfigError, match="this one has kind 'accumulation'"):
         sweep(plan(base="desai2021/accumulation"), tmp_path / "s")
     assert not (tmp_path / "s").exists()
 

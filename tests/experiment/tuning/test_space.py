@@ -48,7 +48,7 @@ def test_a_file_says_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({}, "names at least one key"),
+        ({}, "needs at least one key"),
         ({"learner.lr": 3}, r"learner.lr = 3 is not a valid range"),
         ({"learner.lr": {"low": 1}}, "learner.lr: a key of a search space needs low and high, or choices"),
         ({"learner.lr": {"low": 2, "high": 1}}, "low must be below high"),
