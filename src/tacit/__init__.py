@@ -2,7 +2,7 @@
 
     from tacit import Budget, Ledger, MomentsClassifier, StreamInfo
 
-The names below are those most programs need; each room (`tacit.learners`, `tacit.privacy`, `tacit.data`,
+The names below are those most programs need; each subpackage (`tacit.learners`, `tacit.privacy`, `tacit.data`,
 `tacit.certificate`, `tacit.experiment`, …) exports the rest. Names are imported on first use.
 """
 

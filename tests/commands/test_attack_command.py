@@ -91,7 +91,7 @@ def test_of_a_stream_without_end_the_last_release_is_attacked() -> None:
 @pytest.mark.parametrize("option", ["--radius", "--step-size"])
 def test_an_attack_that_changes_nothing_is_refused(option: str) -> None:
     said = tacit("attack", "nowhere", option, "0").stderr
-    assert "= 0.0 is not possible: should be greater than 0" in said and said.count("\n") == 1
+    assert "= 0.0 is out of range: should be greater than 0" in said and said.count("\n") == 1
 
 
 def test_with_a_noise_layer_there_are_certificates() -> None:
@@ -120,8 +120,8 @@ def test_with_a_noise_layer_there_are_certificates() -> None:
 def test_wrong_calls_are_one_sentence() -> None:
     tacit("run", "quickstart", *FAST, "--out", "r")
     for arguments, words in (
-        (["nowhere"], "nowhere holds no run; give the folder that `tacit run` made"),
-        (["r", "--radius", "-1"], "radius = -1.0 is not possible: should be greater than 0"),
+        (["nowhere"], "nowhere has no run; pass the folder that `tacit run` made"),
+        (["r", "--radius", "-1"], "radius = -1.0 is out of range: should be greater than 0"),
         (["r", "--range", "1", "0"], "range must be a smaller and a larger number"),
         (["r", "--out", "no/such/file.csv"], "the folder of no/such/file.csv does not exist"),
     ):
@@ -136,7 +136,7 @@ def test_records_without_a_public_test_set_are_not_attacked(monkeypatch: pytest.
     private = make_blobs(0, public=False, test=False)
     run(config, folder, stream=make_blobs)
     monkeypatch.setattr("tacit.experiment.attacks.attacked.open_stream", lambda data, seed, place: private)
-    with pytest.raises(ConfigError, match="has no public test set, and an attack reads labelled records"):
+    with pytest.raises(ConfigError, match="has no public test set, and an attack reports uncharged predictions"):
         attack_run(folder, AttackSection())
 
 

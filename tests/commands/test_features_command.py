@@ -115,7 +115,7 @@ def test_a_link_is_not_followed_in_silence(flat: str, tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_said(flat: str, tmp_path: Path) -> None:
     assert "there is no data set 'digit'" in tacit("features", "build", "digit", code=1).output
-    assert "'lite' is no backbone" in tacit("features", "build", "digits", "--backbone", "lite", code=1).output
+    assert "'lite' is not a backbone" in tacit("features", "build", "digits", "--backbone", "lite", code=1).output
     assert "is neither a data set nor a run folder" in tacit("features", "clear", tmp_path, code=1).output
     said = tacit("features", "build", "digits", "--backbone", flat, "--device", "gpu", code=1).output
     assert "device must be 'cpu' or 'cuda'" in " ".join(said.split())

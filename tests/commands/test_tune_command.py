@@ -72,7 +72,7 @@ def test_ones_own_data_privately(tmp_path: Path) -> None:
     refused = tacit("tune", "visits.yaml", *short, "--space", "space.yaml", "--out", "t")
     assert refused.exit_code == 1 and "'visits' is private, and this way of tuning reads it" in refused.stderr
     private = [*short, "--space", "space.yaml", "--how", "private", "--trials", "3", "--out", "t"]
-    assert "give the ledger of the data by --ledger" in tacit("tune", "visits.yaml", *private).stderr
+    assert "pass the ledger of the data with --ledger" in tacit("tune", "visits.yaml", *private).stderr
     assert not Path("t").exists()
     found = tacit("tune", "visits.yaml", *private, "--ledger", "visits.ledger")
     assert found.exit_code == 0, found.output

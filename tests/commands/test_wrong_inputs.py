@@ -41,8 +41,8 @@ def visits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 RUN = "run visits.yaml --ledger new.ledger --out made --quiet --set learner.steps=1 --set learner.batch=4"
 SENTENCES = {
     f"{RUN} --resume": "to resume; check the path, or omit --resume to start a run",
-    f"{RUN} --set learner.noise=nan": "learner.noise must be finite, got 'nan'",
-    f"{RUN} --set learner.clip=inf": "learner.clip must be finite, got 'inf'",
+    f"{RUN} --set learner.noise=nan": "learner.noise must be a finite number, got 'nan'",
+    f"{RUN} --set learner.clip=inf": "learner.clip must be a finite number, got 'inf'",
     f"{RUN} --set learner.batch=0": "batch must be a finite number > 0, got 0",
     f"{RUN} --set learner.lr=1e9": "lr must be a finite number with 0 < lr ≤ 1000, got 1000000000.0",
     f"{RUN} --epsilon 1 --set budget.epsilon=2": "--epsilon 1 and --set budget.epsilon=2 contradict each other",
@@ -60,20 +60,20 @@ SENTENCES = {
     f"{RUN} --set seeds=1000000000000": "from 1 to 10,000, got 1000000000000",
     f"{RUN} --set seeds=[true]": "seeds must be different whole numbers",
     f"{RUN} --set seeds=[99999999999999999999]": "seeds must be below 2^63",
-    f"{RUN} --set threads=100000000": "threads = 100000000 is not possible",
+    f"{RUN} --set threads=100000000": "threads = 100000000 is out of range",
     f"{RUN} --set model.hidden=[1000000000000]": "not enough memory",
     "run visits.yaml --ledger new.ledger --out visits.csv": "visits.csv is a file, and a run needs a folder",
     "run visits.yaml --ledger new.ledger --out visits.csv/x": "cannot read or write visits.csv/x: Not a directory",
-    "run visits.csv": "visits.csv is data and no configuration; declare it first by `tacit data declare visits.csv`, "
-    "then run the declaration: tacit run visits.yaml",
-    "sweep visits.csv": "declare it first by `tacit data declare visits.csv`",
+    "run visits.csv": "visits.csv is a data file, not a configuration; declare it first with `tacit data "
+    "declare visits.csv`, then run the declaration: tacit run visits.yaml",
+    "sweep visits.csv": "declare it first with `tacit data declare visits.csv`",
     "tune visits.csv": "declare it first by `tacit data declare visits.csv`",
     "run a.parquet": "declare it first by `tacit data declare a.parquet`",
-    "run pictures": "the folder pictures holds no run; if images are in it, declare them first by `tacit data declare "
+    "run pictures": "the folder pictures has no run; if it has images, declare them first with `tacit data declare "
     "pictures`, then run the declaration",
     "sweep quickstart --out visits.csv": "visits.csv is a file, and a sweep needs a folder",
     "sweep quickstart --out made --grid learner.lr=": "--grid learner.lr= has no values",
-    "sweep hassanpour2022/endless --out made": "its base is of the kind 'endless'",
+    "sweep hassanpour2022/endless --out made": "this one has kind 'endless'",
     "tune hassanpour2022/endless --space nowhere": "only runs are tuned",
     "budget epsilon --rate 0.1 --noise 1 --steps 10 --delta 1": "delta must be between 0 and 1, got 1.0",
     "budget epsilon --rate 0.1 --noise 1e300 --steps 10": "noise must be at most 1e+12, got 1e+300",
@@ -93,7 +93,7 @@ SENTENCES = {
     "data declare visits.csv --yes --out new.yaml --labels a,a": "a label is named twice",
     "data declare visits.csv --yes --out new.yaml --labels ,": "labels are a list such as [sick, well]",
     "data declare visits.csv --yes --out new.yaml --tasks a,a": "two tasks have the same name",
-    "data declare visits.csv --yes --out new.yaml --tasks a..b": "tasks = 'a..b' is no range",
+    "data declare visits.csv --yes --out new.yaml --tasks a..b": "tasks = 'a..b' is not a range",
     "data declare visits.csv --yes --out new.yaml --tasks 9..1": "are 0 tasks; declare from 1 to 10,000",
     "data declare visits.csv --yes --out new.yaml --tasks a,b --per-person 5": "where 2 tasks are declared",
     "data declare visits.csv --yes --out new.yaml --label age --person age": "the label, the task and the person are",

@@ -47,7 +47,7 @@ def test_a_stream_without_end_says_so() -> None:
     file = io.StringIO()
     with display(Console(file=file, width=140), quiet=False) as progress:
         progress(Event(kind="begin", seed=0, task=4))
-    assert file.getvalue() == "seed 0: learning from a stream without end, going on after task 4\n"
+    assert file.getvalue() == "seed 0: learning from an endless stream, going on after task 4\n"
 
 
 def test_bars_on_a_terminal_and_nothing_when_quiet() -> None:

@@ -157,8 +157,8 @@ def test_what_ones_own_module_has_to_do(tmp_path: Path) -> None:
         (f"{file}:A", {}, "does not say how many features it gives; give it an attribute width"),
         (f"{file}:A", {"shape": (3, 4, 4)}, r"must return one row of features for each record, \(n, width\)"),
         (f"{file}:A", {"size": 8}, "size = 8 is for backbones that tacit prepares pictures for"),
-        (f"{file}:B", {}, "mine.py:B is no module but the class B; give file.py:Class"),
-        (f"{file}:double", {}, "is no module but the function double; give file.py:Class"),
+        (f"{file}:B", {}, "mine.py:B is not a module but the class B; give file.py:Class"),
+        (f"{file}:double", {}, "is not a module but the function double; give file.py:Class"),
         (f"{file}:Wid", {}, "mine.py has no backbone 'Wid'; did you mean Wide?"),
         (f"{file}:Wide", {}, "cannot be made without arguments: TypeError: .*'width'; give each a default"),
         (f"{file}:Said", {"shape": (2, 4)}, "has width = 3 and returns 8 features for a record; correct one of them"),
@@ -178,7 +178,7 @@ def test_what_ones_own_module_has_to_do(tmp_path: Path) -> None:
 
 
 def test_unknown_names_and_missing_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"'efficientnet-lite' is no backbone.*did you mean efficientnet-lite0"):
+    with pytest.raises(ConfigError, match=r"'efficientnet-lite' is not a backbone.*did you mean efficientnet-lite0"):
         backbone("efficientnet-lite")
     with pytest.raises(ConfigError, match="size must be at least 32 for efficientnet-lite0"):
         backbone("efficientnet-lite0", size=16)

@@ -60,7 +60,9 @@ LedgerPath = Annotated[Path, typer.Option("--ledger", envvar="TACIT_LEDGER", hel
 By = Annotated[str, typer.Option(help="Who decides; recorded in the ledger. With --key, the officer's name.")]
 Keys = Annotated[
     list[Path] | None,
-    typer.Option("--key", help="An officer's private key; repeat it if the policy requires several signatures."),
+    typer.Option(
+        "--key", metavar="FILE", help="An officer's private key; repeat it if the policy requires several signatures."
+    ),
 ]
 Why = Annotated[str, typer.Option(help="The reason; recorded in the ledger.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

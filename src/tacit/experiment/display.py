@@ -108,7 +108,7 @@ def _print_line(console: Console, event: Event) -> None:
         console.print(f"making features of {event.name}, {event.of} records")
     elif event.kind == "begin":
         after = f", going on after task {event.task}" if event.task else ""
-        what = counted(event.tasks, "task") if event.tasks else "learning from a stream without end"
+        what = counted(event.tasks, "task") if event.tasks else "learning from an endless stream"
         console.print(f"seed {event.seed}: {what}{after}")
     elif event.kind == "task":
         accuracy = "" if event.accuracy is None else f", accuracy on tasks so far {event.accuracy:.1%}"

@@ -52,7 +52,7 @@ def can_fuse() -> bool:
 
 
 def fused(function: Callable[P, R], *, any_size: bool) -> Callable[P, R]:
-    """The function in as few GPU kernels as can be: compiled for any size, or faster for each size anew.
+    """The function in as few GPU kernels as can be: compiled for any size, or faster but compiled again for each size.
 
     Without a GPU it is the function itself.
     """

@@ -115,7 +115,8 @@ def _parts(name: str | nn.Module, size: int | None, shape: Sequence[int] | None)
         made = from_file(name, "backbone", ConfigError)
         if not (isinstance(made, type) and issubclass(made, nn.Module)):
             raise ConfigError(
-                f"{name} is no module but {_called(made)}; give file.py:Class, a torch.nn.Module that returns features"
+                f"{name} is not a module but {_called(made)}; give file.py:Class, a torch.nn.Module that returns "
+                "features"
             )
         return _own(name, _made(name, made), size, shape)
     if name in (SCATTERING, MIRRORED):
@@ -131,7 +132,7 @@ def _parts(name: str | nn.Module, size: int | None, shape: Sequence[int] | None)
 
         return vit(VITS.get(name, name), size)
     raise ConfigError(
-        f"{name!r} is no backbone, no directory or hub id of a ViT and no file.py:Class; {nearest(name, NAMES)}"
+        f"{name!r} is not a backbone, a directory or hub id of a ViT, or file.py:Class; {nearest(name, NAMES)}"
     )
 
 

@@ -58,8 +58,8 @@ WRONG = {
     "model.hiden=[3]": r"model.hiden = \[3\] is not a setting of mlp; did you mean hidden",
     "data.scenario=permute": "data.scenario = 'permute' is not a scenario; did you mean permuted",
     "data.classes_per_task=2": "data.classes_per_task = 2 is not a setting of the scenario 'permuted'",
-    "data.held=-1": "data.held = -1 is not possible: should be greater than or equal to 0",
-    "budget.epsilon=0": "budget.epsilon = 0 is not possible: should be greater than 0",
+    "data.held=-1": "data.held = -1 is out of range: should be greater than or equal to 0",
+    "budget.epsilon=0": "budget.epsilon = 0 is out of range: should be greater than 0",
     "budget.adjacency=add": "budget.adjacency must be one of .*, got 'add'; did you mean add-or-remove",
     "bugdet.epsilon=1": "bugdet = .* is not a key of a configuration; did you mean budget?",
     "evaluation.test=pubic": "evaluation.test must be one of .*, got 'pubic'; did you mean public",
@@ -144,7 +144,7 @@ def test_an_adapter_by_one_option() -> None:
     lora = load(base, ["model.adapter=lora", "data.features=efficientnet-lite0", "model.rank=4"])
     assert isinstance(lora, Config) and lora.data.features is None
     assert lora.model.options["backbone"] == "efficientnet-lite0" and lora.model.options["rank"] == 4
-    with pytest.raises(ConfigError, match=r"trains inside a backbone, and data\.features = 'a\.npy' is a file"):
+    with pytest.raises(ConfigError, match=r"is trained inside a backbone, but data\.features = 'a\.npy' is a file"):
         load(base, ["model.adapter=film", "data.features=a.npy"])
 
 

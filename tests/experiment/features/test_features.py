@@ -257,7 +257,7 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
         ):
             of_set(load("digits"), str(tmp_path / name), Place())
     (tmp_path / "wrong.npy").write_bytes(b"nothing")
-    with pytest.raises(DataError, match=r"is no file that numpy\.save wrote"):
+    with pytest.raises(DataError, match=r"is not a file in NumPy format"):
         of_set(load("digits"), str(tmp_path / "wrong.npy"), Place())
 
 

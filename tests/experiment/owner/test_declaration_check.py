@@ -167,7 +167,7 @@ def test_column_names_of_every_kind_of_file(tmp_path: Path, visits: Path) -> Non
         column_names(tmp_path / "none.csv")
     np.save(tmp_path / "emb.npy", np.eye(2))
     with pytest.raises(
-        DataError, match=r"emb\.npy is no CSV.*arrays go into one \.npz file, with numpy\.savez\(FILE, x="
+        DataError, match=r"emb\.npy is not a CSV.*arrays go into one \.npz file, with numpy\.savez\(FILE, x="
     ):
         column_names(tmp_path / "emb.npy")
 

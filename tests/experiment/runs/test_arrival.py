@@ -23,7 +23,7 @@ def test_a_month_whose_rows_are_not_there_is_not_learned(tmp_path: Path) -> None
     config, folder = begun(tmp_path)
     before = everything(tmp_path)
     for call in ({"until": MONTHS[2]}, {}):
-        with pytest.raises(ConfigError, match=rf"say --arrived {MONTHS[2]}"):
+        with pytest.raises(ConfigError, match=rf"pass --arrived {MONTHS[2]}"):
             run(config, folder, resume=True, **call)  # type: ignore[arg-type]
     assert everything(tmp_path) == before
     ledger = tmp_path / "visits.ledger"
@@ -39,7 +39,7 @@ def test_months_arrive_in_their_order(tmp_path: Path) -> None:
     grow(declared, MONTHS[0])
     config = config_of(declared, "NaiveDPSGD", repeatable_noise=False)
     run(config, tmp_path / "r", ledger=tmp_path / "visits.ledger", until=MONTHS[0])
-    with pytest.raises(ConfigError, match=rf"rows of task '{MONTHS[1]}' .* say --arrived {MONTHS[1]}"):
+    with pytest.raises(ConfigError, match=rf"rows of task '{MONTHS[1]}' .* pass --arrived {MONTHS[1]}"):
         run(config, tmp_path / "r", resume=True, until=MONTHS[2], arrived=[MONTHS[2]])
     with pytest.raises(ConfigError, match="--arrived 2026-3: the stream 'visits' has no such task; did you mean"):
         run(config, tmp_path / "r", resume=True, arrived=["2026-3"])
@@ -68,7 +68,7 @@ def test_the_command_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     begun(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")
     refused = tacit("run", str(tmp_path / "r"), "--resume", "--until", MONTHS[2])
-    assert refused.exit_code == 1 and f"say --arrived {MONTHS[2]}" in refused.stderr
+    assert refused.exit_code == 1 and f"pass --arrived {MONTHS[2]}" in refused.stderr
     wrong = tacit("run", "quickstart", "--arrived", "permutation-2")
     assert wrong.exit_code == 1 and "--arrived permutation-2 is for a single run" in wrong.stderr
 

@@ -46,7 +46,7 @@ def test_corrected_settings_go_on_with_the_month(method: str, tmp_path: Path, mo
     after = charged(ledger)
     assert [grant[0] for grant in after[: len(before)]] == [grant[0] for grant in before]
     assert {state for _, _, state, _ in after} == {"RELEASED"}
-    assert sum(kind == "gradient" for _, kind, _, _ in after) == len(MONTHS)  # none was charged anew
+    assert sum(kind == "gradient" for _, kind, _, _ in after) == len(MONTHS)  # none was charged again
     assert "lr: 0.05" in (folder / "config.yaml").read_text()
     assert "lr: 0.5" in (folder / "config.before-1.yaml").read_text()
 
@@ -61,7 +61,7 @@ def test_what_was_charged_stays_as_it_was_planned(tmp_path: Path, monkeypatch: p
             run(config, folder, ledger=ledger)
     kept = (folder / "config.yaml").read_text()
     for wrong, match in (
-        ({"steps": 12}, r"begun, and charged, with learner.steps = 6; 12 changes what is read and paid for"),
+        ({"steps": 12}, r"begun, and charged, with learner.steps = 6; 12 changes the charged plan"),
         ({"lr": -1}, "lr must be a finite number with 0 < lr ≤ 1000"),
         ({"method": "DPER"}, "was begun with learner.method"),
     ):

@@ -99,7 +99,7 @@ def test_other_data_than_the_run_began_with_is_refused(tmp_path: Path) -> None:
 def test_options_that_make_no_sense_are_one_sentence(tmp_path: Path, words: list[str]) -> None:
     found = CliRunner().invoke(app, ["run", "quickstart", "--out", str(tmp_path / "r"), *words])
     assert found.exit_code == 1 and "are for a single run" in found.output and not (tmp_path / "r").exists()
-    with pytest.raises(ConfigError, match="holds none"):
+    with pytest.raises(ConfigError, match="has none"):
         run(make_config(), tmp_path / "r", stream=make_blobs, moved=True)
 
 

@@ -142,7 +142,7 @@ def test_what_charged_held_tasks_lose_has_a_line_and_a_certificate_of_its_own(tm
 def test_held_tasks_that_are_not_there_or_not_public_are_a_sentence(tmp_path: Path) -> None:
     pool: dict[str, Any] = {"method": "Pool", "steps": 5, "batch": 20, "memory_batch": 5, "fine_tune": "public"}
     config = make_config(learner=pool)
-    with pytest.raises(ConfigError, match=r"and data\.held = 0 holds back none; set data\.held to their number"):
+    with pytest.raises(ConfigError, match=r"and data\.held = 0 holds out none; set data\.held to their number"):
         run(config, tmp_path / "none", stream=make_blobs)
     assert not (tmp_path / "none").exists()
 

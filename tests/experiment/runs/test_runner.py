@@ -113,7 +113,7 @@ def test_a_given_task_masks_the_answers(tmp_path: Path) -> None:
 def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path, config: Config, blobs: Blobs) -> None:
     run(config, tmp_path / "r", stream=blobs)
     before = (tmp_path / "r" / "metrics.json").read_bytes()
-    with pytest.raises(ConfigError, match=r"holds a run already; go on with it by --resume, or give another folder"):
+    with pytest.raises(ConfigError, match=r"already has a run; continue it with --resume, or pass another folder"):
         run(config, tmp_path / "r", stream=blobs)
     with pytest.raises(ConfigError, match=r"was begun with learner.steps = 12, got 13"):
         run(make_config(learner=config.plain()["learner"] | {"steps": 13}), tmp_path / "r", stream=blobs, resume=True)
@@ -121,7 +121,7 @@ def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path, config: Config,
     assert again.metrics == json.loads(before) and (tmp_path / "r" / "metrics.json").read_bytes() == before
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "mine.txt").write_text("keep")
-    with pytest.raises(ConfigError, match="is not empty and holds no run"):
+    with pytest.raises(ConfigError, match="is not empty and has no run"):
         run(config, tmp_path / "s", stream=blobs)
 
 
@@ -161,7 +161,7 @@ def test_private_data_needs_a_ledger_and_one_seed(tmp_path: Path) -> None:
     config = make_config(repeatable_noise=False)
     with pytest.raises(ConfigError, match=r"the stream 'blobs' is private.*--ledger FILE or TACIT_LEDGER"):
         run(config, tmp_path / "r", stream=private)
-    with pytest.raises(ConfigError, match="each seed would charge its people anew"):
+    with pytest.raises(ConfigError, match="each seed would charge the same people again"):
         run(make_config(repeatable_noise=False, seeds=2), tmp_path / "r", stream=private, ledger=tmp_path / "l")
     assert not (tmp_path / "r").exists()  # refused before anything was made
 

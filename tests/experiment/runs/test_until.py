@@ -104,10 +104,10 @@ def test_wrong_calls_are_one_sentence_and_change_nothing(tmp_path: Path) -> None
     before = everything(tmp_path)
     with pytest.raises(ConfigError, match=r"'visits' has no task '2026-3' to learn up to; did you mean 2026-03"):
         run(config, folder, until="2026-3", resume=True)
-    with pytest.raises(ConfigError, match="holds a run already; go on with it by --resume"):
+    with pytest.raises(ConfigError, match="already has a run; continue it with --resume"):
         run(config, folder, until=MONTHS[2], ledger=tmp_path / "visits.ledger")
     with pytest.raises(
-        ConfigError, match=r"the ledger of .* is not at .*other.ledger; say by --ledger where it is now"
+        ConfigError, match=r"the ledger of .* is not at .*other.ledger; pass its new path with --ledger"
     ):
         run(config, folder, until=MONTHS[2], arrived=MONTHS[2:], ledger=tmp_path / "other.ledger", resume=True)
     assert everything(tmp_path) == before

@@ -128,8 +128,8 @@ def test_a_failed_attack_is_a_sentence_of_its_cell(tmp_path: Path, monkeypatch: 
 def test_wrong_attacks_are_said_before_the_first_cell() -> None:
     for wrong, words in (
         ({"kinds": ["cw"]}, "attack must be one of fgsm, ifgsm, mim, pgd, got 'cw'"),
-        ({"radius": -1}, "attacks.radius = -1 is not possible: should be greater than 0"),
-        ({"rows": 0}, "attacks.rows = 0 is not possible"),
+        ({"radius": -1}, "attacks.radius = -1 is out of range: should be greater than 0"),
+        ({"rows": 0}, "attacks.rows = 0 is out of range"),
         ({"row": 5}, "attacks.row"),
     ):
         with pytest.raises(ConfigError, match=words):

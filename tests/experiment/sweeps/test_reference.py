@@ -82,13 +82,13 @@ def test_what_differs_is_said() -> None:
 def test_wrong_names_are_one_sentence(tmp_path: Path) -> None:
     for name, words in (
         ("tobaben2025/A9", "did you mean|there are"),
-        ("nobody/A1", "names no table"),
-        ("A3", "names no"),
+        ("nobody/A1", "is not a table of a paper"),
+        ("A3", "is not a table"),
     ):
         with pytest.raises(ConfigError, match=words):
             reference(name)
     plan = validated(Sweep, {"kind": "sweep", "name": "s", "base": make_config().plain(), "reference": "x/y"})
-    with pytest.raises(ConfigError, match="names no table"):
+    with pytest.raises(ConfigError, match="is not a table of a paper"):
         sweep(plan, tmp_path / "s")
     assert not (tmp_path / "s").exists()
     assert not any(name.endswith("reference") for name in preset_names())

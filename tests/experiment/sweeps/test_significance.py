@@ -42,9 +42,9 @@ def test_a_cell_is_compared_with_that_of_its_own_method() -> None:
 
 def test_a_baseline_that_cannot_be_is_a_sentence() -> None:
     runs = [config("NaiveGaussian", 0.5), config("NaiveGaussian", 0.5, epochs=2)]
-    with pytest.raises(ConfigError, match=r"2 cells of NaiveGaussian have the values .*name another key"):
+    with pytest.raises(ConfigError, match=r"2 cells of NaiveGaussian match .*add a key"):
         baselines(runs, {"budget.epsilon": 0.5})
-    with pytest.raises(ConfigError, match=r"baseline: budget.epsilom = 1 is no key of any cell"):
+    with pytest.raises(ConfigError, match=r"baseline: no cell has the key budget.epsilom \(= 1\)"):
         baselines(runs, {"budget.epsilom": 1})
 
 

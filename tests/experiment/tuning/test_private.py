@@ -159,7 +159,7 @@ def test_what_cannot_be_tuned_is_refused_before_any_charge(
 def test_no_trial_at_all_is_not_offered(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="use 0"):
         tune(config(), SPACE, tmp_path / "r", how="private", trials=4, shape=math.inf, stream=make_blobs)
-    with pytest.raises(ConfigError, match="give the ledger of the data by --ledger"):
+    with pytest.raises(ConfigError, match="pass the ledger of the data with --ledger"):
         tune(config(), SPACE, tmp_path / "r", how="private", trials=4, stream=Private)
 
 

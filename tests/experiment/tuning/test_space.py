@@ -48,11 +48,11 @@ def test_a_file_says_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({}, "names at least one key"),
-        ({"learner.lr": 3}, r"learner.lr = 3 is no part of a search space"),
+        ({}, "needs at least one key"),
+        ({"learner.lr": 3}, r"learner.lr = 3 is not a valid range"),
         ({"learner.lr": {"low": 1}}, "learner.lr: a key of a search space needs low and high, or choices"),
-        ({"learner.lr": {"low": 2, "high": 1}}, "low = 2 and high = 1 are no range"),
-        ({"learner.lr": {"low": 0, "high": 1, "log": True}}, "low = 0 has no logarithm"),
+        ({"learner.lr": {"low": 2, "high": 1}}, "low must be below high"),
+        ({"learner.lr": {"low": 0, "high": 1, "log": True}}, "log=true needs low > 0"),
         ({"learner.lr": {"low": 0.5, "high": 1, "whole": True}}, "must be whole numbers"),
         ({"learner.lr": {"low": 0, "high": 1, "choices": [1]}}, "this one has both"),
         ({"learner.lr": {"low": 0, "hihg": 1}}, "did you mean high"),

@@ -182,11 +182,11 @@ def test_what_is_missing_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_section_says_one_thing() -> None:
-    with pytest.raises(ConfigError, match="private tuning is charged, and no other is"):
+    with pytest.raises(ConfigError, match="only private tuning is charged"):
         config(tuned={"how": "held-tasks", "charged": True})
     with pytest.raises(ConfigError, match=r"tuned\.how must be one of"):
         config(tuned={"how": "guessed"})
-    with pytest.raises(ConfigError, match=r"data\.held = 0 learns them; set data\.held to their number"):
+    with pytest.raises(ConfigError, match=r"= 0 learns all tasks; set data\.held to the number of these"):
         config(tuned={"how": "held-tasks"})
     assert make_tuning_record(config(tuned={"how": "private", "charged": True}).tuned).on == "charged"
 

@@ -311,5 +311,5 @@ def test_the_sums_of_another_stream_are_refused() -> None:
 
 
 def test_an_unknown_backbone_is_a_sentence() -> None:
-    with pytest.raises(ConfigError, match=r"'efficientnet' is no backbone, .* did you mean efficientnet-lite0"):
+    with pytest.raises(ConfigError, match=r"'efficientnet' is not a backbone, .* did you mean efficientnet-lite0"):
         cosine(digits_facts(), backbone="efficientnet")

@@ -80,7 +80,7 @@ def test_missing_or_foreign_keys_are_refused(ledger, stream, tmp_path) -> None:
 def test_throwaway_is_for_public_data_and_goes() -> None:
     with Ledger.throwaway() as ledger:
         folder = ledger.path.parent
-        with pytest.raises(LedgerError, match="is private and a throw-away ledger forgets"):
+        with pytest.raises(LedgerError, match="is private, and a private stream needs a ledger file"):
             ledger.stream(StreamTerms(name="s", budget=BUDGET))
         stream = ledger.stream(StreamTerms(name="s", budget=BUDGET, public=True))
         block = ledger.block(stream, "t", size=10)

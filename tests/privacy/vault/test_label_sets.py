@@ -188,7 +188,7 @@ def test_impossible_plans_are_refused() -> None:
     ):
         with pytest.raises(PlanError, match=said):
             Learned(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="gives the whole budget to the labels"):
+    with pytest.raises(PlanError, match="spends the whole budget on the labels"):
         Learned(candidates=PETS, share=1.0).rest(BUDGET)
 
 

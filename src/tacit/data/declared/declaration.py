@@ -83,7 +83,7 @@ class Declaration(_Part):
     range: Annotated[tuple[float, float], BeforeValidator(parsing.pair)] = (0.0, 1.0)
     """The range that the least and the largest value are mapped to."""
     fill: float = 0.0
-    """Replaces a missing number and a cell that is no number."""
+    """Replaces a missing number and a cell that is not a number."""
     shape: Annotated[tuple[Count, ...], BeforeValidator(parsing.feature_shape)] | None = None
     """The shape of one record; needed for images and torch Datasets. None: the number of features."""
     labels: Labels
@@ -98,7 +98,7 @@ class Declaration(_Part):
     def _consistent(self) -> "Declaration":
         names = [parsing.plain_name(task.name) for task in self.tasks]
         if len(set(names)) != len(names):
-            raise ValueError("tasks: two tasks have the same name; give each its own")
+            raise ValueError("tasks: two tasks have the same name; names must be unique")
         if self.unit == "person" and self.columns.person is None and self.files is not None:
             raise ValueError("unit: persons are protected, so columns.person must name the column that says who")
         if self.range not in ((0.0, 1.0), (-1.0, 1.0)):
@@ -128,7 +128,7 @@ class Declaration(_Part):
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             mark = getattr(error, "problem_mark", None)
             place = f" at line {mark.line + 1}" if mark is not None else ""
-            raise DataError(f"{path} is not valid YAML{place}; write it anew with `tacit data declare`") from None
+            raise DataError(f"{path} is not valid YAML{place}; write a new one with `tacit data declare`") from None
         if not isinstance(facts, dict):
             raise DataError(f"{path} is not a declaration; write one with `tacit data declare`")
         return cls.of(facts, where=str(path))

@@ -60,7 +60,7 @@ def task_range(text: str) -> tuple[str, ...]:
     elif (start := _month(first)) is not None and (end := _month(last)) is not None:
         names = tuple(f"{month // 12:04d}-{month % 12 + 1:02d}" for month in range(start, end + 1))
     else:
-        raise DataError(f"tasks = {text!r} is no range; write 1..12, 2026-01..2026-12, or names separated by commas")
+        raise DataError(f"tasks = {text!r} is not a range; write 1..12, 2026-01..2026-12, or names separated by commas")
     if not 1 <= len(names) <= MOST_TASKS:
         raise DataError(f"tasks = {text!r} are {len(names):,} tasks; declare from 1 to {MOST_TASKS:,}")
     return names
@@ -90,7 +90,7 @@ def one_delimiter(value: Any) -> Any:
     value = "\t" if value in ("tab", "\\t") else value
     if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in '"\r\n\0':
         raise ValueError(
-            "a delimiter is one ASCII character that is no quote and no line end, such as a semicolon, or tab"
+            "a delimiter is one ASCII character that is neither a quote nor a line end, such as a semicolon, or tab"
         )
     return value
 

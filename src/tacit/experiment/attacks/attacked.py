@@ -66,7 +66,7 @@ def attack_run(
     with nullcontext() if allow_code is None else only_code(allow_code):
         run_folder = EndlessFolder(path=folder) if is_endless(folder) else RunFolder(path=folder)
         if not run_folder.has_run:
-            raise ConfigError(f"{folder} holds no run; give the folder that `tacit run` made")
+            raise ConfigError(f"{folder} has no run; pass the folder that `tacit run` made")
         config = run_folder.config()
         return AttackResults.together(
             [_attack_seed(for_seed(config, s), run_folder.seed(s), section, notify, keep) for s in config.seeds]
@@ -150,7 +150,7 @@ class _AllReleases:
 
     def _at_least_one(self, released: int) -> int:
         if not released:
-            raise ConfigError(f"{self.folder.path} has no release yet; go on with the run by --resume, then attack it")
+            raise ConfigError(f"{self.folder.path} has no release yet; continue the run with --resume, then attack it")
         return released
 
     def _learner(self, config: Config, stream: Stream) -> Learner:

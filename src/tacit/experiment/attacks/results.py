@@ -47,7 +47,7 @@ class AttackResults:
     no_certificate: str | None
     """Why nothing is certified."""
     first: int = 0
-    """The number of the first of the tasks: of a stream without end, the last ones are looked at."""
+    """The number of the first of the tasks: of an endless stream, the last ones are attacked."""
 
     def matrix(self, seed: int, column: str) -> np.ndarray:
         """Accuracy after each task on each task, NaN where it was not measured."""

@@ -1,8 +1,8 @@
-"""What a call changes in a configuration: `--set key=value`, before anything is checked; values are read as YAML.
+"""Overrides of a configuration by `--set key=value`, applied before it is checked; values are read as YAML.
 
-A method, network or scenario that is set this way leaves out the settings of the one it replaces that it does not have
-itself. `learner=NAME`, or `learner.method=NAME`, sets the method; in a sweep, that of every cell. An adapter that is
-set this way turns frozen features into a network: the backbone behind them, trained by that adapter.
+Setting a method, network or scenario removes the settings of the replaced one that the new one does not have.
+`learner=NAME`, or `learner.method=NAME`, sets the method; in a sweep, that of every cell. Setting an adapter replaces
+frozen features by a network: the backbone that computed them, trained through that adapter.
 """
 
 from collections.abc import Sequence
@@ -23,15 +23,15 @@ HEADS: dict[str, tuple[str, type[OpenSection]]] = {
     "learner": ("method", LearnerSection),
     "model": ("network", ModelSection),
 }
-"""In each open section, the key that decides which others there are."""
+"""In each open section, the key that determines which other keys are valid."""
 _PLACES = ("data.features", "learner", "learner.method", "learner.backbone", "learner.features", "model.backbone")
 """Keys whose values may be a directory, a file, or file.py:Class."""
 _OF_LEARNER = ("learner", "tuned")
-"""Sections of a cell that speak of its learner: which one, its settings, and how they were chosen."""
+"""Sections of a cell that describe its learner: the method, its settings, and how they were chosen."""
 
 
 def parsed(sets: Sequence[str]) -> list[tuple[str, Any]]:
-    """All settings of a call: each `key=value`, or `@FILE` with many of them."""
+    """The overrides of a command: each is `key=value`, or `@FILE`, a YAML file of several."""
     found: list[tuple[str, Any]] = []
     for one in sets:
         found += read(Path(one[1:])).items() if one.startswith("@") else [parse(one)]
@@ -39,7 +39,7 @@ def parsed(sets: Sequence[str]) -> list[tuple[str, Any]]:
 
 
 def parse(setting: str) -> tuple[str, Any]:
-    """`learner.steps=100` → the key and the value, read as YAML."""
+    """Splits `learner.steps=100` into the key and the value, which is read as YAML."""
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"--set takes key=value, such as learner.steps=100, got {setting!r}")
@@ -47,7 +47,7 @@ def parse(setting: str) -> tuple[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """A value as YAML reads it, and None as null; a text that is no YAML stays a text."""
+    """The value as YAML, with `None` read as null; text that is not valid YAML stays a string."""
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -58,7 +58,7 @@ def value_of(text: str) -> Any:
 
 
 def override(values: Plain, sets: Sequence[tuple[str, Any]]) -> Plain:
-    """The values with some keys set; the given mapping is left as it is."""
+    """A copy of the values with some keys set."""
     changed = _spelled_out(values)
     sets = _with_adapter(values, sets)
     sets = [("learner.method" if key == "learner" and isinstance(value, str) else key, value) for key, value in sets]
@@ -68,7 +68,7 @@ def override(values: Plain, sets: Sequence[tuple[str, Any]]) -> Plain:
         for step in path:
             at = at.setdefault(step, {})
             if not isinstance(at, dict):
-                raise ConfigError(f"{key} = {value!r} cannot be set: {step} holds a value, not keys")
+                raise ConfigError(f"{key} = {value!r} cannot be set: {step} is a single value and has no keys")
         at[last] = value
     explicit = {key for key, _ in sets}
     for section, (head, model) in HEADS.items():
@@ -82,8 +82,8 @@ def override(values: Plain, sets: Sequence[tuple[str, Any]]) -> Plain:
 
 
 def _with_adapter(values: Plain, sets: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """`model.adapter=film` alone: on what has no adapted network yet, also the network, its backbone (the one of
-    `data.features`), and no features any more."""
+    """Completes `model.adapter=film` where the network is not adapted yet: also sets the network and its backbone (that
+    of `data.features`), and unsets the features."""
     from tacit.experiment.features.feature_files import is_feature_file
 
     said = dict(sets)
@@ -93,28 +93,28 @@ def _with_adapter(values: Plain, sets: Sequence[tuple[str, Any]]) -> list[tuple[
     features = said.get("data.features", data.get("features"))
     if isinstance(features, str) and is_feature_file(features):
         raise ConfigError(
-            f"model.adapter = {said['model.adapter']!r} trains inside a backbone, and data.features = {features!r} is "
-            "a file of what one gave; set data.features to the backbone's name"
+            f"model.adapter = {said['model.adapter']!r} is trained inside a backbone, but data.features = "
+            f"{features!r} is a file of precomputed features; set data.features to the backbone's name"
         )
     named = [] if features is None else [("model.backbone", features)]
     return [("model.network", ADAPTED), *named, *sets, ("data.features", None)]
 
 
 def named_learner(sets: Sequence[tuple[str, Any]]) -> str | None:
-    """The learner that is set by its name, if one is."""
+    """The learner that the overrides name; None if they name none."""
     names = [value for key, value in sets if isinstance(value, str) and key in ("learner", "learner.method")]
     return learner_name(names[-1]) if names else None
 
 
 def left_out(values: Plain, sets: Sequence[tuple[str, Any]]) -> list[str]:
-    """Settings of the learner that another one, set by its name, does not have."""
+    """Settings of the previous learner that are removed because the newly named learner does not have them."""
     before, now = (each.get("learner", {}) for each in (_spelled_out(values), override(values, sets)))
     return [key for key in before if key not in now]
 
 
 def with_learner(plan: Plain, name: str) -> Plain:
-    """A sweep with one learner: its own cells if it has any, else all, without what they say of their learners. Cells
-    that become equal are one."""
+    """The sweep restricted to one learner: its own cells if there are any, otherwise all cells with their learner
+    settings removed and duplicates merged."""
     from tacit.learners import find
 
     cells: list[Plain] = list(plan.get("cells", ())) or [{}]
@@ -132,10 +132,14 @@ def with_learner(plan: Plain, name: str) -> Plain:
 
 
 def of_some_cells(base: Plain, cells: Sequence[Plain], sets: Sequence[tuple[str, Any]]) -> tuple[Plain, list[str]]:
-    """Settings of a learner that the base's has not and some cells' have: they are set in those cells; and whose."""
+    """Overrides that the base's learner does not have but the learners of some cells do.
+
+    Returns:
+        These overrides, which are applied to those cells only, and a sentence for each that names the learners.
+    """
     said = _spelled_out(base).get("learner") or {}
     if not isinstance(said, dict):
-        return {}, []  # no learner at all, which is said where the base is checked
+        return {}, []  # not a valid learner; reported when the base is checked
     own = _known(LearnerSection, said)
     asked = {key: value for key, value in sets if key.startswith("learner.") and key.split(".")[1] not in own}
     methods = sorted({name for cell in cells if (name := named_learner(list(cell.items()))) is not None})
@@ -148,7 +152,7 @@ def of_some_cells(base: Plain, cells: Sequence[Plain], sets: Sequence[tuple[str,
 
 
 def with_settings_of_its_own(cell: Plain, settings: Plain) -> Plain:
-    """The cell with those of the settings that its learner has."""
+    """The cell with the settings that its learner has."""
     if not settings or (name := named_learner(list(cell.items()))) is None:
         return cell
     known = _known(LearnerSection, {"method": name})
@@ -156,7 +160,7 @@ def with_settings_of_its_own(cell: Plain, settings: Plain) -> Plain:
 
 
 def placed(key: str, value: Any, beside: Path = Path()) -> Any:
-    """A file or directory that lies beside, by its whole path, so that it holds in any folder; a name stays one."""
+    """The absolute path of a file or directory in the folder `beside`; other values, such as names, are unchanged."""
     if key not in _PLACES or not isinstance(value, str):
         return value
     file, colon, name = value.partition(":")
@@ -166,14 +170,14 @@ def placed(key: str, value: Any, beside: Path = Path()) -> Any:
 
 
 def _is_name(key: str, value: str) -> bool:
-    """Whether something is called so, even if a directory is, too."""
+    """Whether the value is a known name, even if a directory of that name exists."""
     from tacit.models.backbones import NAMES
 
     return value in NAMES or (key.startswith("learner") and key != "learner.backbone" and "/" not in value)
 
 
 def _spelled_out(values: Plain) -> Plain:
-    """A copy in which a learner that is a name has become a section."""
+    """A copy in which a learner given by its name is a section."""
     copied = deepcopy(values)
     if isinstance(copied.get("learner"), str):
         copied["learner"] = {"method": copied["learner"]}
@@ -181,7 +185,7 @@ def _spelled_out(values: Plain) -> Plain:
 
 
 def _known(model: type[OpenSection], now: Plain) -> set[str]:
-    """The keys of a section under its new head."""
+    """The valid keys of a section with its current method, network or scenario."""
     fixed = {name: now[name] for name in model.model_fields if name in now}
     _, make, _ = model.model_construct(**fixed).target()
     return {*model.model_fields, *parameters(make)}

@@ -39,40 +39,41 @@ class OpenSection(BaseModel):
     def _check(self) -> Self:
         owner, make, but = self.target()
         found = setting_types.checked(self.section, owner, make, self.options, but={*but, *type(self).model_fields})
-        assert self.model_extra is not None  # empty it is there, too
+        assert self.model_extra is not None  # not None with extra="allow"
         self.model_extra.update(found)
         return self
 
     def target(self) -> tuple[str, Callable[..., Any], set[str]]:
-        """What takes the settings: its name, itself, and the parameters that the run fills in."""
+        """What takes the settings: its name in messages, the callable, and the parameters that the run fills in."""
         raise NotImplementedError
 
 
 class DataSection(OpenSection):
-    """Where the stream comes from, and how it is cut into tasks."""
+    """Where the stream comes from, and how it is divided into tasks."""
 
     section = "data"
     source: str | tuple[str, ...]
     """A named data set, several of them, or the path of a declaration."""
     scenario: str = "declared"
-    """How tasks are made; `declared`: as the declaration says."""
+    """How tasks are made; `declared`: by the declaration."""
     held: int = Field(default=0, ge=0)
-    """The number of first tasks that are held out (for tuning, or for learners that begin on them)."""
+    """Number of first tasks that are held out (for tuning, or for learners that are pretrained on them)."""
     shuffled: bool = False
-    """Tasks come in a random order, by the seed. A learner's lists are in this order, `limit` in that before."""
+    """Shuffle the tasks by the seed. Lists in learner settings follow the shuffled order, `limit` the original one."""
     features: str | None = None
-    """Records become features of a frozen public backbone: its name (efficientnet-lite0, scattering), the directory or
-    hub id of a ViT, file.py:Class; or, for a named set, a file of features (.npy, .npy.xz, .parquet; a row for each
+    """Replace records by features of a frozen public backbone: its name (efficientnet-lite0, scattering), the directory
+    or hub id of a ViT, or file.py:Class; or, for a named set, a file of features (.npy, .npy.xz, .parquet; one row per
     record, in the order that `tacit features order` writes)."""
     label_space: Literal["task", "constant", "learned", "data"] = "task"
-    """Which labels a task has. task: its own, declared. constant: all of the stream's. learned: those of the stream's
-    that a charged query on units kept apart finds. data: those that occur, which is not private (benchmarks only)."""
+    """The label set of a task. task: its declared labels. constant: all labels of the stream. learned: the labels of
+    the stream that a charged query on held-out units finds. data: the labels that occur, which is not private
+    (benchmarks only)."""
     labels_share: float = Field(default=0.05, gt=0, lt=1)
-    """learned: the share of units that answer the query and are never learned from."""
+    """learned: the share of units that are used for the query and never for training."""
     prior_missing: float = Field(default=0.0, ge=0, lt=1)
-    """So large a share of each declared set is left out of it, by the seed: to see what a wrong prior costs."""
+    """Share of each declared label set that is removed, by the seed, to measure the effect of a wrong prior."""
     outside: Literal["drop", "remap"] = "drop"
-    """Records with a label outside the set are skipped, or get a label of their own (`other`, or the next number)."""
+    """Skip records with a label outside the set, or give them an extra label (`other`, or the next number)."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -101,12 +102,12 @@ class LearnerSection(OpenSection):
 
     section = "learner"
     method: str = "DPCL"
-    """A name of `tacit.learners`, or the beginning of one; or file.py:Class."""
+    """The name of a learner or an unambiguous prefix of one; or file.py:Class."""
 
     @model_validator(mode="before")
     @classmethod
     def _by_name(cls, given: Any) -> Any:
-        """`learner: NAME` is `learner: {method: NAME}`."""
+        """Accepts `learner: NAME` for `learner: {method: NAME}`."""
         if not isinstance(given, str | Mapping | LearnerSection):
             raise ConfigError(f"learner must be the name of a method, such as DPCL, or its settings, got {given!r}")
         return {"method": given} if isinstance(given, str) else given
@@ -130,14 +131,14 @@ class LearnerSection(OpenSection):
 
 
 def learner_name(name: str) -> str:
-    """The whole name of a learner: `lifelong` is LifelongDP. One of your own (file.py:Class) stays as it is."""
+    """The full name of a learner: LifelongDP for `lifelong`. A file.py:Class is unchanged."""
     from tacit.learners import LEARNERS, matching
     from tacit.learners.base.registry import GROUP
     from tacit.plugins import installed
 
     meant = [name] if ":" in name else matching(name)
     if len(meant) > 1:
-        raise ConfigError(f"learner.method = {name!r} may be {' or '.join(meant)}; write more of it")
+        raise ConfigError(f"learner.method = {name!r} is ambiguous: {' or '.join(meant)}; write the full name")
     if not meant:
         raise ConfigError(unknown("learner.method", name, (*LEARNERS, *installed(GROUP)), "a learner", name=name))
     return meant[0]
@@ -207,20 +208,20 @@ class Config(FixedSection):
     """For learners that have a network."""
     budget: BudgetSection = Field(default_factory=BudgetSection)
     seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds)] = Field(default=(0,), min_length=1)
-    """A list, or how many (from 0). A seed decides class order, permutations and initial weights, never the noise."""
+    """A list of seeds, or their number. A seed determines class order, permutations and initial weights, not noise."""
     per_seed: tuple[dict[str, Any], ...] = ()
-    """Settings of each seed's own, key → value, in the order of the seeds; empty: all seeds have the same."""
+    """Settings by key for each seed, in the order of the seeds; empty: all seeds have the same settings."""
     lca: int = Field(default=10, ge=1)
-    """Learning curves are measured after 0 to so many steps of a task."""
+    """Learning curves are measured after each of the first `lca` steps of a task."""
     evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
     tuned: TunedSection = Field(default_factory=TunedSection)
     repeatable_noise: bool = False
-    """Public data only: noise that anyone can recompute from the seed. Certificates then say: not private."""
+    """For public data only: noise is drawn from the seed and can be recomputed. Certificates then state no privacy."""
     device: str = "cpu"
-    """cpu, cuda, or one of several GPUs by cuda:1."""
+    """cpu, cuda, or a GPU by its number, such as cuda:1."""
     threads: int | None = Field(default=None, ge=1, le=1024)
-    """Of one process; part of the result, since the order of additions depends on it. None: chosen when a run begins,
-    and written to its folder."""
+    """Number of threads per process. Results depend on it, because it changes the order of additions. None: chosen when
+    a run begins, and saved in its folder."""
 
     @field_validator("device")
     @classmethod
@@ -237,26 +238,26 @@ class Config(FixedSection):
             raise ConfigError(f"seeds must be below 2^63, got {max(self.seeds)}")
         if self.per_seed and len(self.per_seed) != len(self.seeds):
             raise ConfigError(
-                f"per_seed has settings for {len(self.per_seed)} seeds, and there are {len(self.seeds)}; give each its "
-                "own, or none"
+                f"per_seed has settings for {len(self.per_seed)} seeds, and there are {len(self.seeds)}; give one for "
+                "each seed, or none"
             )
         if self.tuned.how == "held-tasks" and not self.data.held:
             raise ConfigError(
-                "tuned.how = 'held-tasks' says that the settings were tuned on first tasks that are not learned later, "
-                "and data.held = 0 learns them; set data.held to their number"
+                "tuned.how = 'held-tasks' requires that the tasks used for tuning are not learned later, and data.held "
+                "= 0 learns all tasks; set data.held to the number of these tasks"
             )
         if not self.learner.has_network:
             if self.model.network == ADAPTED:
                 raise ConfigError(
                     f"{self.learner.method} trains no network, so model.network = {ADAPTED!r} and its adapter would "
-                    "play no part; leave model out, or use a learner that trains one, such as PEFTEnsemble"
+                    "have no effect; omit model, or use a learner that trains a network, such as PEFTEnsemble"
                 )
-            object.__setattr__(self, "model", ModelSection())  # it plays no part, and is written down nowhere
+            object.__setattr__(self, "model", ModelSection())  # it has no effect and is not saved
         return self
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """From plain values, as YAML gives them."""
+        """The configuration of plain values, as read from YAML."""
         return validated(cls, values)
 
     def plain(self) -> dict[str, Any]:
@@ -267,7 +268,7 @@ class Config(FixedSection):
 
 
 class Accumulation(OpenSection):
-    """Claimed and certified curves over tasks: no data, no learner."""
+    """Claimed and certified ε over tasks, computed without data or a learner."""
 
     section = "curves"
     kind: Literal["accumulation", "accounting"]
@@ -282,20 +283,20 @@ class Accumulation(OpenSection):
 
 
 class Sweep(FixedSection):
-    """Many runs: a base, and what is changed in each."""
+    """Several runs: a base configuration, and the changes of each run."""
 
     kind: Literal["sweep"]
     name: str = Field(min_length=1)
     description: str = ""
     reference: str | None = None
-    """A table of the paper, such as tobaben2025/A3, that is printed beside what is found."""
+    """A table of the paper, such as tobaben2025/A3, that is printed next to the results."""
     base: str | dict[str, Any]
     """A preset, a file, or a configuration."""
     grid: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
-    """Key → values; every combination is a cell."""
+    """Lists of values by key; every combination is a cell."""
     cells: tuple[dict[str, Any], ...] = ()
-    """Or the changes of each cell, key → value; with a grid, each of them at every point of it."""
+    """Alternatively, the changes of each cell, by key; with a grid, each is combined with every point of the grid."""
     baseline: dict[str, Any] | None = None
-    """The values of the cell that the others of its method are compared with, by p values; None: no comparison."""
+    """Settings of the cell that the other cells of its method are tested against; None: no test."""
     attacks: AttackSection | None = None
-    """What every cell's releases are put through, on public test sets; None: nothing."""
+    """Attacks on the releases of every cell, on public test sets; None: no attacks."""

@@ -1,6 +1,6 @@
-"""From a name or a file to a configuration: presets, YAML files, run folders, declarations of one's own data.
+"""Loads configurations from presets, YAML files, run folders and declarations of the user's own data.
 
-What a call changes in it (`--set key=value`) is in `changes`.
+Overrides (`--set key=value`) are in `changes`.
 """
 
 import shlex
@@ -21,11 +21,11 @@ from tacit.privacy.vault.sources.declared import open_declared
 from tacit.words import nearest
 
 SWEEP = "sweep.yaml"
-"""In the folder of a sweep: what it runs."""
+"""The file of a sweep folder with the sweep's configuration."""
 DECLARES = {"files", "labels", "columns"}
-"""Keys that a declaration of data has and a configuration has not."""
+"""Keys of a data declaration that a configuration does not have."""
 DATA = (".csv", ".tsv", ".parquet", ".pq", ".npz")
-"""How the names of files of data end. Not .txt, which may be a configuration."""
+"""File name extensions of data. Not .txt, which may be a configuration."""
 LEARNER = {"method": "RoutedExperts", "steps": 50, "lr": 0.5, "momentum": 0.5, "average": 0.5}
 """The default learner of a declaration, for any table."""
 BATCH_SHARE = 0.3
@@ -44,7 +44,7 @@ class Preset:
 
 
 def presets() -> list[Preset]:
-    """What comes with tacit, and whether its data is here."""
+    """The presets, and which of their data sets are missing on this machine."""
     from tacit.data.benchmarks.named import find
 
     listed = []
@@ -98,7 +98,7 @@ def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
 
 
 def plain(what: str | Path) -> Plain:
-    """What a preset, a file or a run folder says, unchecked."""
+    """The values of a preset, a file or a run folder, unchecked."""
     path = Path(what)
     if path.is_dir() and (path / "config.yaml").exists():
         return read(path / "config.yaml")
@@ -111,7 +111,7 @@ def plain(what: str | Path) -> Plain:
         return read(PRESETS / f"{name}.yaml")
     if path.is_dir():
         raise ConfigError(
-            f"the folder {what} holds no run; if images are in it, declare them first by `tacit data declare "
+            f"the folder {what} has no run; if it has images, declare them first with `tacit data declare "
             f"{shlex.quote(str(what))}`, then run the declaration"
         )
     raise ConfigError(
@@ -120,7 +120,7 @@ def plain(what: str | Path) -> Plain:
 
 
 def base_of(what: str) -> Plain:
-    """What a preset or a file says of one run; of a sweep, its base."""
+    """The values of a single run: of a preset or file, or of the base of a sweep."""
     found = plain(what)
     while "base" in found:
         found = plain(found["base"]) if isinstance(found["base"], str) else found["base"]
@@ -135,8 +135,9 @@ def is_sweep(path: Path) -> bool:
 def _from_file(path: Path) -> Plain:
     if path.suffix.lower() in DATA:  # nothing in it is read
         raise ConfigError(
-            f"{path} is data and no configuration; declare it first by `tacit data declare {shlex.quote(str(path))}`, "
-            f"then run the declaration: tacit run {shlex.quote(str(path.with_suffix('.yaml')))}"
+            f"{path} is a data file, not a configuration; declare it first with `tacit data declare "
+            f"{shlex.quote(str(path))}`, then run the declaration: "
+            f"tacit run {shlex.quote(str(path.with_suffix('.yaml')))}"
         )
     values = read(path)
     if DECLARES & set(values):
@@ -160,7 +161,7 @@ def _for_declaration(path: Path) -> Plain:
 
 
 def _beside(given: Plain, folder: Path) -> Plain:
-    """Files that a configuration names lie beside it."""
+    """The values with the files that they name as paths relative to the configuration's folder, made absolute."""
     values, data = dict(given), given.get("data")
     if isinstance(data, dict) and isinstance(source := data.get("source"), str) and source.endswith((".yaml", ".yml")):
         beside = folder / source

@@ -1,8 +1,8 @@
-"""Settings of a learner, a network or a scenario: checked against what the code itself takes, before anything runs.
+"""Checks settings of a learner, network or scenario against the code's own signatures before anything runs.
 
-There is no second list of names: the fields of the dataclass, or the keyword parameters of the function, are the
-settings, their annotations are the types, and their defaults are filled in. A wrong one is one sentence with the key,
-the value and the nearest valid names.
+The fields of the dataclass, or the keyword parameters of the function, are the settings; their annotations are the
+types, and their defaults are filled in. A wrong setting is reported in one sentence with the key, the value and the
+nearest valid names.
 """
 
 import dataclasses
@@ -33,13 +33,13 @@ def checked(
 ) -> dict[str, Any]:
     """The settings that `make` takes, with the given values converted to their types and defaults for the rest.
 
-    `but`: what the run itself fills in."""
+    Parameters named in `but` are filled in by the run."""
     known = {name: default for name, default in parameters(make).items() if name not in but}
     for name in given:
         if name not in known:
             raise ConfigError(unknown(f"{section}.{name}", given[name], known, f"a setting of {owner}"))
     hints = get_type_hints(make)
-    # A default that is a list is read as a file would give it, so that what is written down reads back as the same.
+    # A tuple default is converted as if read from a file, so that a written configuration reads back unchanged.
     values = {name: list(default) for name, default in known.items() if isinstance(default, tuple)} | dict(given)
     found = {
         name: typed(f"{section}.{name}", hints.get(name, Any), values[name]) if name in values else default
@@ -47,19 +47,19 @@ def checked(
     }
     for name, value in found.items():
         if value is inspect.Parameter.empty:
-            raise ConfigError(f"{section}.{name} is missing: {owner} needs it, {words(hints.get(name, Any))}")
+            raise ConfigError(f"{section}.{name} is missing; {owner} needs it as {words(hints.get(name, Any))}")
     return found
 
 
 def parameters(make: Callable[..., Any]) -> dict[str, Any]:
-    """What can be set: name → default (`inspect.Parameter.empty` where there is none)."""
+    """The settings and their defaults by name (`inspect.Parameter.empty` if there is no default)."""
     if dataclasses.is_dataclass(make):
         return {one.name: _default(one) for one in dataclasses.fields(make)}
     return {one.name: one.default for one in inspect.signature(make).parameters.values()}
 
 
 def typed(key: str, hint: Any, value: Any) -> Any:
-    """The value as its type, or one sentence."""
+    """The value converted to its type; a ConfigError if that is impossible."""
     try:
         found = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
     except ValidationError:
@@ -67,12 +67,12 @@ def typed(key: str, hint: Any, value: Any) -> Any:
     if truth_as_number(value, found) is not None:
         raise ConfigError(wrong(key, value, hint))
     if not _finite(found):
-        raise ConfigError(f"{key} must be finite, got {value!r}; give a number that can be written down")
+        raise ConfigError(f"{key} must be a finite number, got {value!r}")
     return found
 
 
 def truth_as_number(given: Any, found: Any) -> list[str] | None:
-    """Where in the given values true or false was read as a number, which it is not; None: nowhere."""
+    """The path of keys to a boolean in the given values that was converted to a number; None if there is none."""
     if isinstance(given, bool):
         return [] if isinstance(found, int | float) and not isinstance(found, bool) else None
     pairs: Iterable[tuple[Any, Any, Any]] = ()
@@ -86,7 +86,7 @@ def truth_as_number(given: Any, found: Any) -> list[str] | None:
 
 
 def _finite(value: Any) -> bool:
-    """No number in it is infinite or none at all: a configuration is written as JSON, which has neither."""
+    """Whether all numbers in the value are finite, since JSON has neither infinity nor NaN."""
     if isinstance(value, Mapping):
         return all(map(_finite, value.values()))
     if isinstance(value, list | tuple):
@@ -95,19 +95,19 @@ def _finite(value: Any) -> bool:
 
 
 def unknown(key: str, value: Any, known: Iterable[str], what: str, *, name: str | None = None) -> str:
-    """The sentence for a key that does not exist, or for a value that should be a `name` among the known."""
+    """The error message for an unknown key, or for a value that is not one of the known names."""
     return f"{key} = {value!r} is not {what}; {nearest(str(name or key.rpartition('.')[2]), sorted(known))}"
 
 
 def wrong(key: str, value: Any, hint: Any) -> str:
-    """The sentence for a value of another type."""
+    """The error message for a value of the wrong type."""
     allowed = [str(one) for one in choices(hint)]
-    near = close(str(value), allowed)  # all of them are among the words already
+    near = close(str(value), allowed)  # the message lists all choices already
     return f"{key} must be {words(hint)}, got {value!r}" + (f"; {nearest(str(value), near)}" if near else "")
 
 
 def choices(hint: Any) -> list[Any]:
-    """The values that a type allows, where they can be listed."""
+    """The values that a type allows, if they can be listed."""
     if get_origin(hint) is Literal:
         return list(get_args(hint))
     if inspect.isclass(hint) and issubclass(hint, Enum):
@@ -128,7 +128,7 @@ def looked_up(values: Any, key: str) -> Any:
 
 
 def words(hint: Any) -> str:
-    """A type, as a person would say it."""
+    """A type in words."""
     if allowed := (choices(hint) if not _is_union(hint) else []):
         return "one of " + ", ".join(repr(one) for one in allowed)
     if _is_union(hint):
@@ -140,7 +140,7 @@ def words(hint: Any) -> str:
         return f"a list, each {words(parts[0])}" if parts else "a list"
     if origin is dict or (inspect.isclass(origin) and issubclass(origin, Mapping)):
         return "a mapping"
-    if inspect.isclass(hint) and issubclass(hint, BaseModel):  # a section: people know its keys, not its class
+    if inspect.isclass(hint) and issubclass(hint, BaseModel):  # users know the keys of a section, not its class
         return f"a section with keys such as {', '.join(list(hint.model_fields)[:3])}"
     return _WORDS.get(hint, getattr(hint, "__name__", str(hint)))
 

@@ -16,28 +16,28 @@ CERTIFIED_AS: dict[How, Tuning] = {
     "private": "charged",
     "paper-protocol": "not accounted",
 }
-"""What the certificate calls it."""
+"""The term that the certificate uses."""
 
 
 class TunedSection(FixedSection):
     """How the settings were chosen; certificates and metrics repeat it. `tacit tune` writes it."""
 
     how: How = "none"
-    """public-proxy: on other data, which is public. held-tasks: on first tasks that are public and never learned.
-    private: on the data itself, under one charge. paper-protocol: on the data itself, not charged (benchmarks only)."""
+    """public-proxy: on other, public data. held-tasks: on the first tasks, which are public and not learned later.
+    private: on the data itself, under one charge. paper-protocol: on the data itself, uncharged (benchmarks only)."""
     charged: bool = False
     about: str = ""
-    """What was tried, on what data: public words."""
+    """What was tried and on which data. Public."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.charged != (self.how == "private"):
             raise ConfigError(
-                f"tuned.charged = {str(self.charged).lower()} does not fit tuned.how = {self.how!r}: private tuning is "
-                "charged, and no other is; correct one of them"
+                f"tuned.charged = {str(self.charged).lower()} contradicts tuned.how = {self.how!r}: only private "
+                "tuning is charged; correct one of them"
             )
         return self
 
     def plain(self) -> dict[str, Any] | None:
-        """For `metrics.json`: None where nothing was tuned."""
+        """The section for `metrics.json`; None if nothing was tuned."""
         return None if self.how == "none" else self.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""Plain values as a typed section, or one sentence about the first thing that is wrong."""
+"""Validates plain values as a typed section and reports the first error in one sentence."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ class FixedSection(BaseModel):
 
 
 def validated(model: type[M], values: Mapping[str, Any]) -> M:
-    """The values as a model; the first thing that is wrong as one sentence with its key and its value."""
+    """The values as a model; the first error is raised as one sentence with its key and value."""
     try:
         found = model.model_validate(dict(values))
     except ValidationError as error:
@@ -44,12 +44,12 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
     if error["type"] == "extra_forbidden":
         return unknown(key, value, owner.model_fields, f"a key of {'.'.join(steps[:-1]) or 'a configuration'}")
     if error["type"] in _RANGES:
-        return f"{key} = {value!r} is not possible: {error['msg'].removeprefix('Input ').lower()}"
+        return f"{key} = {value!r} is out of range: {error['msg'].removeprefix('Input ').lower()}"
     return wrong(key, value, hint)
 
 
 def _annotation(model: type[BaseModel], steps: list[str]) -> tuple[type[BaseModel], Any]:
-    """The model that holds the key, and the type of the key."""
+    """The model that has the key, and the key's type."""
     owner: type[BaseModel] = model
     hint: Any = Any
     for step in steps:

@@ -72,7 +72,7 @@ class FeatureFile:
                 found: Array = np.load(file)
                 return found
         except (OSError, ValueError, EOFError, lzma.LZMAError):
-            raise DataError(f"{self.path} is no file that numpy.save wrote; write it with numpy.save") from None
+            raise DataError(f"{self.path} is not a file in NumPy format; write it with numpy.save") from None
 
     def _head(self) -> tuple[int, ...]:
         try:
@@ -135,5 +135,7 @@ def _from_parquet(path: Path) -> Array:
             raise DataError(f"{path} has lists of different lengths; give every record as many features")
         return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(column), -1)
     if not all(pa.types.is_floating(kind) or pa.types.is_integer(kind) for kind in table.schema.types):
-        raise DataError(f"{path} has columns that are no numbers; give one column of lists, or a column a feature")
+        raise DataError(
+            f"{path} has columns that are not numeric; use one column of lists, or one numeric column per feature"
+        )
     return np.stack([column.to_numpy() for column in table.columns], axis=1)

@@ -35,7 +35,7 @@ class Place:
 
     device: str = "cpu"
     private: Path | None = None
-    """The private cache folder; None computes features of private records anew each time."""
+    """The private cache folder; None computes features of private records again each time."""
     compiled: bool = False
     """Whether to use torch.compile."""
     progress: OnEvent | None = None
@@ -186,7 +186,7 @@ def _public(data: DataSet, features: str, place: Place) -> tuple[Backbone, Featu
         except OSError as error:
             if not about.exists():  # otherwise another process wrote the same at the same time
                 raise ConfigError(
-                    f"cannot keep features in {cache.folder}: {error.strerror}; say by XDG_CACHE_HOME where caches go"
+                    f"cannot keep features in {cache.folder}: {error.strerror}; set XDG_CACHE_HOME to a writable folder"
                 ) from None
     return net, cache
 

@@ -39,14 +39,14 @@ def preview(path: Path | str) -> tuple[PreviewLine, ...]:
         path: The declaration.
 
     Raises:
-        DataError: The declaration is wrong, or the file is no table.
+        DataError: The declaration is wrong, or the file is not a table.
     """
     declared = Declaration.load(path)
     if declared.files is None:
         raise DataError(f"{path}: the key 'files' is missing; say where the data is")
     table = open_path(declared, Path(path).parent / declared.files.train)
     if not isinstance(table, Table):
-        raise DataError(f"{declared.files.train} is no table; only the cells of CSV and Parquet files are looked at")
+        raise DataError(f"{declared.files.train} is not a table; --look needs a CSV or Parquet file")
     return tuple(_lines(declared, table))
 
 

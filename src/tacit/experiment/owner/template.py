@@ -58,7 +58,7 @@ def column_names(file: Path, delimiter: str = ",", encoding: Encoding = "utf-8")
             raise DataError(f"{file} is not a .npz file; write it with numpy.savez") from None
     if file.suffix.lower() not in (*CSV, *PARQUET):
         raise DataError(
-            f"{file} is no CSV, Parquet or .npz file and no folder of images; arrays go into one .npz file, with "
+            f"{file} is not a CSV, Parquet or .npz file or a folder of images; arrays go into one .npz file, with "
             "numpy.savez(FILE, x=…, y=…), or into Parquet"
         )
     return table_columns(file, delimiter, encoding)
@@ -144,7 +144,7 @@ def _refuse_contradictions(file: Path, answers: Answers, path: Path) -> None:
         raise DataError(f"the label, the task and the person are three columns, got {', '.join(columns)}")
     names = [plain_name(name) for name in answers.tasks]
     if len(set(names)) != len(names):
-        raise DataError(f"two tasks have the same name: {', '.join(answers.tasks)}; give each its own")
+        raise DataError(f"two tasks have the same name: {', '.join(answers.tasks)}; names must be unique")
     if answers.tasks and (answers.tasks_per_unit or 1) > len(names):
         raise DataError(
             f"a {answers.unit} cannot be in {answers.tasks_per_unit} tasks where {counted(len(names), 'task')} "
@@ -186,7 +186,7 @@ features: others
 {shape}# The public least and largest value of each feature (or one pair for all): clipped, then mapped to `range`.
 # scaling: {{age: [0, 120]}}
 # range: [0, 1]
-# Replaces a missing number, or a cell that is no number.
+# Replaces a missing number, or a cell that is not a number.
 # fill: 0
 # The public values of text columns; every other feature is read as a number.
 # categories: {{ward: [north, south]}}

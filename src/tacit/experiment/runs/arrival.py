@@ -1,4 +1,4 @@
-"""Which tasks of a private stream may be learned by now: those whose rows have arrived.
+"""Determines which tasks of a private stream may be learned: those whose rows have arrived.
 
 Rows are never counted for this: how many there are, or whether there are any, is not public. Where every task has a
 file or folder of its own, its existence decides. Where all tasks share one file that grows, only the owner knows: the
@@ -23,7 +23,7 @@ def write(folder: RunFolder, tasks: Sequence[str]) -> None:
 
 
 def arrivals(stream: Stream, folder: RunFolder, *, until: int | None, arrived: Sequence[str]) -> tuple[str, ...]:
-    """The tasks that may be learned by now, from the first on.
+    """The tasks that may be learned, from the first on.
 
     Args:
         stream: The private stream.
@@ -59,12 +59,12 @@ def _missing(stream: Stream, number: int, *, first: bool) -> str:
     if stream[number].arrived is not None:
         return (
             f"task {name!r} of {stream.info.name!r} has no file or folder yet, so it is not learned; put it there, "
-            f"learn up to an earlier task by --until, or say --arrived {name} if it has no record"
+            f"learn up to an earlier task with --until, or pass --arrived {name} if it has no records"
         )
     also = "" if first else " (tasks up to the last call's are known to be there)"
     return (
         f"whether the rows of task {name!r} of {stream.info.name!r} have arrived cannot be told without counting them"
-        f"{also}; once they have, say --arrived {name}: a task that is learned is charged for, and rows that come "
+        f"{also}; once they have, pass --arrived {name}: a task that is learned is charged for, and rows that come "
         "later are never used"
     )
 
@@ -74,6 +74,6 @@ def nothing_new(info: StreamInfo, learned: int) -> str:
     name = info.tasks[learned].name
     return (
         f"{learned} of the {len(info.tasks)} tasks of {info.name!r} have arrived and are learned, so nothing was read "
-        f"or charged; tasks are learned in their order, and the next is {name!r}: once its rows are there, say "
+        f"or charged; tasks are learned in their order, and the next is {name!r}: once its rows are there, pass "
         f"--arrived {name}"
     )

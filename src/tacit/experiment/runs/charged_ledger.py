@@ -51,8 +51,8 @@ def checked_ledger(config: Config, info: StreamInfo | None, ledger: str | Path |
         )
     if len(config.seeds) > 1:
         raise ConfigError(
-            f"seeds = {list(config.seeds)}: the stream {info.name!r} is private, and each seed would charge its people "
-            "anew for what the first already took; use one seed"
+            f"seeds = {list(config.seeds)}: the stream {info.name!r} is private, and each seed would charge the same "
+            "people again; use one seed"
         )
     return _needed(info, None if ledger is None else Path(ledger)).absolute()
 
@@ -119,12 +119,12 @@ def make(ledger: Path, cap: Cap | None) -> None:
 
 
 def notices(config: Config, info: StreamInfo, ledger: Path, cap: Cap | None) -> list[str]:
-    """The sentences that tell a user where a run is charged, and with what cap a ledger is made."""
+    """Notices for the user: where a run is charged, and the cap of a new ledger."""
     budget = make_budget(config.budget, info.unit)
     charged = (
         f"this run is charged to {ledger} as stream {info.name!r}, {budget}; keep that file, its .keys and its "
         ".anchor. What is charged stays charged: --resume charges nothing twice, a new run on the same records is "
-        "charged anew or refused"
+        "charged again or refused"
     )
     if cap is None:
         return [charged]
@@ -147,7 +147,7 @@ def write_planned_ledger(ledger: Path, folder: RunFolder) -> None:
         if begun.get("path") != str(ledger):
             write_json(folder.path / "ledger.json", {"kind": "kept", "path": str(ledger)})
     elif not ledger.exists():
-        raise ConfigError(f"the ledger of {folder.path} is not at {ledger}; say by --ledger where it is now")
+        raise ConfigError(f"the ledger of {folder.path} is not at {ledger}; pass its new path with --ledger")
     else:
         _check_begun(ledger, begun, folder)
 
@@ -172,8 +172,8 @@ def _check_begun(ledger: Path, begun: Mapping[str, Any], folder: RunFolder) -> N
         same, current = book.id == begun["id"], book.contains(Head(**begun["head"]))
     if not same:
         raise ConfigError(
-            f"{ledger} is not the ledger that {folder.path} was begun with ({begun['path']}); go on with that one, it "
-            "knows what was charged"
+            f"{ledger} is not the ledger that {folder.path} was begun with ({begun['path']}); use that one, because it "
+            "records what was charged"
         )
     if not current:
         raise ConfigError(
@@ -185,8 +185,8 @@ def _check_begun(ledger: Path, begun: Mapping[str, Any], folder: RunFolder) -> N
 def _needed(info: StreamInfo, ledger: Path | None) -> Path:
     if ledger is None:
         raise ConfigError(
-            f"the stream {info.name!r} is private, so its charges must outlast the run: give the ledger of the data by "
-            "--ledger FILE or TACIT_LEDGER (a new file is made the first time; keep it)"
+            f"the stream {info.name!r} is private, so its charges must outlast the run; pass the ledger of the data "
+            "with --ledger FILE or TACIT_LEDGER (a new file is made the first time; keep it)"
         )
     return ledger
 
@@ -204,6 +204,6 @@ def _check_cap(book: LedgerView, wanted: Cap) -> None:
     if cap != (None if wanted == "none" else wanted):
         existing = "no unit_cap" if cap is None else f"a unit_cap of ε = {cap.epsilon:g}, δ = {cap.delta:g}"
         raise ConfigError(
-            f"the ledger {book.path} is there already, with {existing}; leave --unit-cap out, or have another one "
-            "adopted (tacit policy adopt)"
+            f"the ledger {book.path} already exists, with {existing}; omit --unit-cap, or adopt another one with "
+            "tacit policy adopt"
         )

@@ -1,4 +1,4 @@
-"""What is refused before a run reads a record: changed facts, records that were learned from already, changed plans."""
+"""Checks before a run reads a record: changed facts, records that were already learned, changed plans."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ def check_facts(last: Release, info: StreamInfo) -> None:
 
 
 def refuse_spent(info: StreamInfo, ledger: Path) -> None:
-    """Refuse records that were learned from already, before a folder is made."""
+    """Refuse records that were already learned, before a folder is made."""
     if not ledger.exists():
         return
     with Ledger(ledger) as book:
@@ -38,7 +38,7 @@ def refuse_spent(info: StreamInfo, ledger: Path) -> None:
 
 
 def corrected(config: Config, folder: RunFolder, info: StreamInfo) -> None:
-    """Apply corrected settings of the learner to a run on private data, which cannot be begun anew without a charge.
+    """Apply corrected settings of the learner to a run on private data, which a new run would charge again.
 
     What was planned and charged stays: a setting that changes a plan (steps, batch, noise, shares) is refused. Others,
     such as a learning rate, count from here on: for the steps of an unfinished task that were not drawn, and for later
@@ -57,8 +57,8 @@ def corrected(config: Config, folder: RunFolder, info: StreamInfo) -> None:
     if _plans(begun, info) != _plans(now, info):
         key, (before, value) = next(iter(other.items()))
         raise ConfigError(
-            f"{folder.path} was begun, and charged, with {key} = {before!r}; {value!r} changes what is read and paid "
-            "for; go on with plans as they were (a learning rate or momentum may change), or start a new run by --out"
+            f"{folder.path} was begun, and charged, with {key} = {before!r}; {value!r} changes the charged "
+            "plan; keep it (a learning rate or momentum may change), or start a new run with --out"
         )
     folder.correct(now)
 

@@ -35,7 +35,7 @@ class EndlessFolder(RunFolder):
 
     @property
     def last(self) -> Path:
-        """A link to the newest release, for whoever serves predictions from it."""
+        """A link to the newest release, for serving predictions."""
         return self.path / "releases" / "last"
 
     @property

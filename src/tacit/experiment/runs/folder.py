@@ -125,7 +125,7 @@ class RunFolder:
             begun = self.config()
             if not resume:
                 raise ConfigError(
-                    f"{self.path} holds a run already; go on with it by --resume, or give another folder by --out"
+                    f"{self.path} already has a run; continue it with --resume, or pass another folder with --out"
                 )
             _same(config, begun, self.path)
             return begun
@@ -185,9 +185,9 @@ class RunFolder:
 def refuse_full(path: Path) -> None:
     """Refuse a folder that holds other files."""
     if path.exists() and not path.is_dir():
-        raise ConfigError(f"{path} is a file, and a run needs a folder; give an empty or a new folder by --out")
+        raise ConfigError(f"{path} is a file, and a run needs a folder; pass an empty or new one with --out")
     if path.exists() and any(path.iterdir()):
-        raise ConfigError(f"{path} is not empty and holds no run; give an empty or a new folder by --out")
+        raise ConfigError(f"{path} is not empty and has no run; pass an empty or new folder with --out")
 
 
 def environment(config: Config) -> dict[str, Any]:
@@ -225,8 +225,8 @@ def _same(asked: Config, begun: Config, where: Path) -> None:
     """Refuse to resume with another configuration."""
     for key, (before, value) in changed(asked, begun).items():
         raise ConfigError(
-            f"{where} was begun with {key} = {before!r}, got {value!r}; go on with the same configuration, or "
-            "start a new run by --out"
+            f"{where} was begun with {key} = {before!r}, got {value!r}; continue with the same configuration, or "
+            "start a new run with --out"
         )
 
 

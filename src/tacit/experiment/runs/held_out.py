@@ -36,13 +36,12 @@ class HeldOutTasks:
             return
         if self._stream is None and self._endless:
             raise ConfigError(
-                f"learner.fine_tune = {wanted!r} begins on tasks that are held back, and a stream without end has "
-                "none; leave it out"
+                f"learner.fine_tune = {wanted!r} needs held-out tasks, and an endless stream has none; leave it out"
             )
         if self._stream is None:
             raise ConfigError(
-                f"learner.fine_tune = {wanted!r} begins on tasks that are held back from the stream, and data.held = 0 "
-                "holds back none; set data.held to their number"
+                f"learner.fine_tune = {wanted!r} needs held-out tasks, and data.held = 0 "
+                "holds out none; set data.held to their number"
             )
         if wanted == "public" and not self._stream.info.public:
             raise ConfigError(

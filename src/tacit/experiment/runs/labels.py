@@ -90,7 +90,7 @@ class DeclaredSets:
 
 @dataclass(kw_only=True)
 class LearnedSets(DeclaredSets):
-    """Some units answer which of the stream's labels a task has; the others are trained on."""
+    """A charged query on a share of the units finds the labels of a task; the other units are used for training."""
 
     vault: Vault
     budget: Budget
@@ -119,7 +119,7 @@ class LearnedSets(DeclaredSets):
         asked, rest = self.vault.split(block, {"labels": self.share, "rest": 1 - self.share})
         found = set(self.query.ask(self.vault, asked, self.plan()))
         self.vault.drop(asked)
-        # In the declared order: that of a release must not matter.
+        # In the declared order, independent of the order of the release.
         return self._among(self.vault, number, rest, tuple(label for label in self.info.labels if label in found))
 
 

@@ -23,16 +23,16 @@ def settle(folder: RunFolder) -> None:
 
 
 def reopen_memory(folder: RunFolder, *, moved: bool, ledger: str | Path | None, data: str | Path | None) -> None:
-    """Refuse to resume a folder that is elsewhere by now unless that was said; otherwise record its new location."""
+    """Refuse to resume a folder that was moved unless `moved` says so; otherwise record its new location."""
     if not folder.has_run:
         if moved or data is not None:
-            raise ConfigError(f"--moved and --data are for going on with a run, and {folder.path} holds none")
+            raise ConfigError(f"--moved and --data are for resuming a run, and {folder.path} has none")
         return
     begun, charged = folder.config(), folder.ledger().get("path")
     declared = begun.data.scenario == "declared"
     if data is not None and not (declared and Path(data).is_file()):
         why = f"there is no file {data}" if declared else f"{folder.path} reads {begun.data.source}"
-        raise ConfigError(f"--data takes the declaration of your own data, and {why}; check the path, or leave it out")
+        raise ConfigError(f"--data takes the declaration of your own data, and {why}; check the path, or omit it")
     made = _environment(folder).get("folder")  # older folders do not record where they were made
     elsewhere = isinstance(made, str) and Path(made) != folder.path.resolve()
     given = data is not None and (ledger is not None or charged is None)
@@ -54,8 +54,8 @@ def with_data(config: Config, data: str | Path | None) -> Config:
 def _refuse(folder: RunFolder, made: Path, begun: Config, charged: str | None, *, moved: bool) -> None:
     if moved and charged is not None and (made / "config.yaml").exists():
         raise ConfigError(
-            f"{folder.path} is a copy of the run at {made}, which is still there, so it was not moved; go on with that "
-            "one, or delete it first, or say by --ledger and --data what this copy is charged to and reads"
+            f"{folder.path} is a copy of the run at {made}, which is still there, so it was not moved; continue that "
+            "one, delete it first, or pass the ledger and data of this copy with --ledger and --data"
         )
     if moved:
         return
@@ -63,7 +63,7 @@ def _refuse(folder: RunFolder, made: Path, begun: Config, charged: str | None, *
     said += [f"reads {begun.data.source}"] * (begun.data.scenario == "declared")
     raise ConfigError(
         f"{folder.path} was made as {made}, and {' and '.join(said)}; if it was moved and these are still right, add "
-        "--moved, otherwise say where they are now by --ledger FILE and --data FILE"
+        "--moved, otherwise pass their new paths with --ledger FILE and --data FILE"
     )
 
 

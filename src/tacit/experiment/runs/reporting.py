@@ -35,7 +35,7 @@ class Reporter(Callback):
         self._reported = 0.0
         self.tasks = tasks
         self.epsilon: float | None = None
-        """The privacy loss of one unit so far, as the ledger has it."""
+        """The privacy loss of one unit so far, from the ledger."""
 
     def on_step(self, step: Step) -> None:
         self._stop.check()

@@ -1,4 +1,4 @@
-"""Seeds in processes of their own, which report through their output and are stopped through their input.
+"""Runs seeds in separate processes, which report through stdout and are stopped through stdin.
 
 A worker receives a folder and a seed, and writes its events as lines of JSON. When this process dies, the input of the
 worker ends and it stops between two steps, so that the folder can be resumed at once.

@@ -1,4 +1,4 @@
-"""`attack_sweep(folder)`: attack the releases of a finished sweep, also by attacks that its plan does not name.
+"""`attack_sweep(folder)`: attack the releases of a finished sweep, optionally with other attacks than its plan has.
 
 Nothing in the folder changes. Results that the sweep kept for the same attacks are reused.
 """
@@ -24,7 +24,7 @@ def attack_sweep(
     *,
     allow_code: Collection[str] = (),
 ) -> list[Cell]:
-    """Attack the cells one after another; returns each with its results, or with the reason why there are none.
+    """Attack the cells one after another; returns each with its results, or with the reason why it has none.
 
     Args:
         folder: The folder of the sweep.
@@ -37,7 +37,7 @@ def attack_sweep(
         assert isinstance(plan, Sweep)
         cells = cells_of(plan, folder)
         if not any(cell.folder.has_run for cell in cells):
-            raise ConfigError(f"no cell of {folder} was run; go on with the sweep by --resume, then attack it")
+            raise ConfigError(f"no cell of {folder} was run; continue the sweep with --resume, then attack it")
         for cell in cells:
             path, prefixed = cell.folder.path, partial(_notify_cell, notify, cell.name)
             try:

@@ -26,24 +26,24 @@ class Cell:
     status: str = NOT_RUN
     metrics: Mapping[str, Any] = field(default_factory=dict)
     baseline: "Cell | None" = None
-    """The cell that it is compared with."""
+    """The baseline cell."""
     attacked: AttackResults | None = None
-    """What was found of its releases under attack, where the sweep has attacks."""
+    """The results of attacks on its releases, if the sweep has attacks."""
     not_attacked: str | None = None
-    """Why nothing was."""
+    """Why there are no attack results."""
 
     @property
     def name(self) -> str:
         return self.folder.path.name
 
     def look(self) -> None:
-        """Find out whether it was finished before."""
+        """Check whether the cell was finished earlier."""
         if self.folder.finished:
             self.status, self.metrics = DONE, read_json(self.folder.metrics)
 
     @property
     def compared(self) -> Compared | None:
-        """What the comparison with the baseline says, once both are done."""
+        """The comparison with the baseline, once both cells are done."""
         return self._compared if self.baseline and self.status == self.baseline.status == DONE else None
 
     @cached_property

@@ -1,6 +1,6 @@
-"""A sweep as one table: methods side by side where they are few, one line a cell where they are many.
+"""A sweep as one table: one column per cell if there are few, otherwise one row per cell.
 
-A paper's own numbers stand in columns (or rows) of their own, under its name."""
+The numbers of a paper are in columns (or rows) of their own, under its name."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ P = "p over tasks / seeds"
 
 
 def show(cells: Sequence[Cell], console: Console, reference: Reference | None = None) -> None:
-    """Print what is known of the cells, beside a paper's table."""
+    """Print the results of the cells, next to a paper's table."""
     names = labels([cell.changes for cell in cells])
     done = [run_summary.read(cell.config, cell.folder) if cell.status == DONE else None for cell in cells]
     known = [one for one in done if one is not None]
@@ -54,25 +54,25 @@ def show(cells: Sequence[Cell], console: Console, reference: Reference | None = 
 
 
 def _fits(table: Table, console: Console) -> bool:
-    """Whether no word of it is cut."""
+    """Whether the table fits without truncating a word."""
     anything = console.options.update(max_width=10**4)
     return console.measure(table, options=anything).minimum <= console.width
 
 
 def _whole_words(table: Table, *names: str) -> None:
-    """Keep columns as wide as the longest word of their heads; the first, of these names."""
+    """Make columns at least as wide as the longest word of their header; the first, of these names."""
     for column, texts in zip(table.columns, [names, *([str(one.header)] for one in table.columns[1:])], strict=True):
         column.min_width = max((len(word) for text in texts for word in text.split()), default=None)
 
 
 def protocol(given: Iterable[str], seeds: Iterable[int]) -> str:
-    """How accuracy was asked for, and what a spread is where one is shown."""
+    """How accuracy was measured, and what the ± means."""
     spread = "± is the standard deviation over seeds" if max(seeds) > 1 else "one seed"
     return f"task at test: {', '.join(sorted(given))}; {spread}"
 
 
 def labels(changes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What tells the cells apart: the method, then whatever else takes several values within a method."""
+    """Names that distinguish the cells: the method, then the settings that vary within a method."""
     method = "learner.method"
     by_method: dict[Any, list[Mapping[str, Any]]] = {}
     for one in changes:
@@ -88,7 +88,7 @@ def labels(changes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _source(reference: Reference, cells: Sequence[Cell], found: Sequence[RunSummary | None]) -> str:
-    """Where the paper's numbers are from, and what else is not the same here."""
+    """The source of the paper's numbers, and how this sweep differs from the paper."""
     differ = dict.fromkeys(
         what
         for cell, one in zip(cells, found, strict=True)
@@ -100,7 +100,7 @@ def _source(reference: Reference, cells: Sequence[Cell], found: Sequence[RunSumm
 
 
 def _paper(reference: Reference, cell: Cell) -> tuple[str, str]:
-    """Accuracy and forgetting of the row that a cell stands beside."""
+    """Accuracy and forgetting in the row of the paper that a cell corresponds to."""
     row = reference.beside(cell.config)
     return ("–", "–") if row is None else (printed(row.aa), printed(row.af))
 
@@ -160,7 +160,7 @@ def _handovers(names: Sequence[str], found: Sequence[Mapping[str, Any] | None]) 
 
 
 def _p(cells: Sequence[Cell]) -> list[str]:
-    """What the comparison with its baseline says of each cell."""
+    """The comparison of each cell with its baseline."""
     origins = {cell.baseline.name for cell in cells if cell.baseline is not None}
 
     def of_cell(cell: Cell) -> str:

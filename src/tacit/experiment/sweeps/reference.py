@@ -1,4 +1,4 @@
-"""The numbers that a paper printed, shown beside the measured ones: `reference: tobaben2025/A3` in a sweep.
+"""The numbers that a paper printed, shown next to the measured ones: `reference: tobaben2025/A3` in a sweep.
 
 They come from a file that holds them as printed, and are never mixed with measured ones. A cell without a row of its
 own (another method, adapter, setting, ε or δ) has none. Other differences, such as backbone or tasks, are named.
@@ -17,7 +17,7 @@ from tacit.presets import PRESETS, REFERENCE
 from tacit.words import nearest
 
 WITHOUT_PRIVACY = 1000.0
-"""From this ε on a run stands beside the paper's runs without privacy."""
+"""From this ε on, a run is compared with the paper's runs without privacy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Printed:
     aa: Sequence[float | None] | None
     af: Sequence[float | None] | None
     where: Mapping[str, Any] = field(default_factory=dict)
-    """Other values that a run beside it has, by key; any: one that is not null."""
+    """Other settings of a corresponding run, by key; any: a value that is not null."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,22 +43,22 @@ class Reference:
     at: str
     """Where in the paper."""
     backbone: str | None
-    """None: the paper has none, and that of a run does not matter."""
+    """None: the paper has none, and runs may have any."""
     backbone_words: str
     delta: float | None
     """None: the paper does not say."""
     tasks: int
     rows: tuple[Printed, ...]
     trends: Sequence[str] = ()
-    """What the paper says of its figures in words, where it prints no number of a run."""
+    """The paper's statements about its figures, where it prints no numbers."""
 
     @property
     def title(self) -> str:
-        """Over its columns."""
+        """The header of its columns."""
         return f"paper ({self.backbone_words.partition(',')[0]})" if self.backbone else "paper"
 
     def beside(self, config: Config) -> Printed | None:
-        """The row that a run stands beside."""
+        """The row that a run corresponds to."""
         if self.delta not in (None, config.budget.delta):
             return None
         epsilon = None if config.budget.epsilon >= WITHOUT_PRIVACY else config.budget.epsilon
@@ -76,7 +76,7 @@ class Reference:
         )
 
     def differences(self, config: Config, tasks: int) -> list[str]:
-        """What else is not the paper's, in words."""
+        """Differences from the paper, in words."""
         ours = backbone_of(config)
         found = [] if self.backbone in (None, ours) else [f"backbone {ours or 'none'}"]
         found += shortened(config)
@@ -84,7 +84,7 @@ class Reference:
 
     @property
     def source(self) -> str:
-        """For the line under the table."""
+        """The caption of the table."""
         return f"{self.paper}, {self.at} ({'; '.join(filter(None, (self.about, self.backbone_words)))})"
 
 
@@ -93,7 +93,7 @@ def reference(name: str) -> Reference:
     folder, _, number = name.partition("/")
     file = PRESETS / folder / f"{REFERENCE}.yaml"
     if not number or not folder or not file.is_file():
-        raise ConfigError(f"reference = {name!r} names no table of a paper; write it as tobaben2025/A3")
+        raise ConfigError(f"reference = {name!r} is not a table of a paper; write it like tobaben2025/A3")
     content = read(file)
     tables = content["tables"]
     if number not in tables:
@@ -104,14 +104,14 @@ def reference(name: str) -> Reference:
 
 
 def shortened(config: Config) -> list[str]:
-    """What makes a run of a preset learn from other records than the preset says, in words."""
+    """Overrides that make a run use other records than its preset does, in words."""
     values: Any = base_of(config.name) if config.name in preset_names() else {}
     own, now = values.get("data", {}), config.data.options
     return [f"data.{key} = {now[key]}" for key in ("limit", "records") if now.get(key) not in (None, own.get(key))]
 
 
 def backbone_of(config: Config) -> str | None:
-    """The pretrained network behind a run's features, wherever it is named; None for none."""
+    """The pretrained network that computes a run's features, whichever key names it; None if there is none."""
     named = (
         getattr(config.data, "features", None),
         config.learner.options.get("backbone"),
@@ -121,7 +121,7 @@ def backbone_of(config: Config) -> str | None:
 
 
 def printed(value: Sequence[float | None] | None) -> str:
-    """As the paper prints it, in %."""
+    """A figure in the paper's format, in %."""
     if value is None:
         return "–"
     mean, std = value
@@ -129,7 +129,7 @@ def printed(value: Sequence[float | None] | None) -> str:
 
 
 def _adapter(config: Config) -> str | None:
-    """What is trained: FiLM or the last layer of a pretrained network, or a linear layer on its features."""
+    """The trained part: FiLM or the last layer of a pretrained network, or a linear layer on its features."""
     if config.model.network == "pretrained":
         return str(config.model.options["adapter"])
     return "last-layer" if config.model.network == "linear" else None

@@ -47,7 +47,9 @@ def baselines(configs: Sequence[Config], wanted: Mapping[str, Any]) -> list[int 
     plain = [config.plain() for config in configs]
     for key in wanted:
         if all(looked_up(one, key) is MISSING for one in plain):
-            raise ConfigError(f"baseline: {key} = {wanted[key]!r} is no key of any cell; name one that cells differ in")
+            raise ConfigError(
+                f"baseline: no cell has the key {key} (= {wanted[key]!r}); use a key in which cells differ"
+            )
     fits = [all(looked_up(one, key) in (value, None, MISSING) for key, value in wanted.items()) for one in plain]
 
     def of(place: int) -> int | None:
@@ -59,8 +61,8 @@ def baselines(configs: Sequence[Config], wanted: Mapping[str, Any]) -> list[int 
         ]
         if len(found) > 1:
             raise ConfigError(
-                f"baseline: {len(found)} cells of {configs[found[0]].learner.method} have the values {dict(wanted)}, "
-                "and one is compared with; name another key in which they differ"
+                f"baseline: {len(found)} cells of {configs[found[0]].learner.method} match {dict(wanted)}; the "
+                "baseline must match exactly one cell, so add a key in which they differ"
             )
         return found[0] if found and found[0] != place else None
 

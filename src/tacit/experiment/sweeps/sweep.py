@@ -65,10 +65,10 @@ def sweep(
     """
     path, stop, report = Path(folder), stop or Stop(), progress or ignore
     if path.exists() and not path.is_dir():
-        raise ConfigError(f"{path} is a file, and a sweep needs a folder; give an empty or a new folder by --out")
+        raise ConfigError(f"{path} is a file, and a sweep needs a folder; pass an empty or new one with --out")
     cells = cells_of(plan, path)
     if plan.reference is not None:
-        reference(plan.reference)  # a wrong name is refused before the first cell
+        reference(plan.reference)  # refuse a wrong name before the first cell
     _refuse_private(cells)
     for cell in cells:
         cell.look()
@@ -117,14 +117,14 @@ def sweep(
 
 
 def _refuse_private(cells: Sequence[Cell]) -> None:
-    """Cells on private data would race for the budget of the same people."""
+    """Refuse a sweep on private data: its cells would compete for the budget of the same people."""
     private = [cell for cell in cells if cell.config.data.scenario == "declared"]
     if len(cells) > 1 and private:
         info = open_stream(private[0].config.data, private[0].config.seeds[0]).info
         if not info.public:
             raise ConfigError(
-                f"a sweep of {len(cells)} cells would charge the people of {info.name!r} for each, and the first takes "
-                "what they may lose; choose settings on public data, then run one"
+                f"a sweep of {len(cells)} cells would charge the people of {info.name!r} for each, and the first uses "
+                "up their budget; choose settings on public data, then run one"
             )
 
 
@@ -136,10 +136,10 @@ def cells_of(plan: Sweep, folder: Path) -> list[Cell]:
     for changes in [{**cell, **point} for cell in plan.cells or ({},) for point in points]:
         config = checked(override(base, list(changes.items())))
         if not isinstance(config, Config) or config.kind != "run":
-            raise ConfigError(f"a sweep repeats runs, and its base is of the kind {config.kind!r}; give a run as base")
+            raise ConfigError(f"the base of a sweep must be a single run, and this one has kind {config.kind!r}")
         name = cell_name(changes)
         if name in found:
-            raise ConfigError(f"two cells of the sweep change the same: {name}; give each its own values")
+            raise ConfigError(f"two cells of the sweep make the same changes: {name}; every cell must differ")
         found[name] = Cell(changes=changes, config=config, folder=RunFolder(path=folder / name))
     cells = list(found.values())
     if plan.baseline is not None:
@@ -149,7 +149,7 @@ def cells_of(plan: Sweep, folder: Path) -> list[Cell]:
 
 
 def cell_name(changes: Mapping[str, Any]) -> str:
-    """A folder name from what a cell changes; it does not depend on the other cells."""
+    """The folder name of a cell: a function of its changes alone."""
     words = [f"{key.rpartition('.')[2]}={_short(value)}" for key, value in changes.items()]
     plain_name = "_".join(words) or "base"
     safe = "".join(letter if letter.isalnum() or letter in "=._+-" else "-" for letter in plain_name)
@@ -166,7 +166,7 @@ def _end(cell: Cell) -> str:
 
 
 def write_table(path: Path, cells: Sequence[Cell]) -> None:
-    """`cells.csv`: what each cell changes, what it found, and how it stands."""
+    """Write `cells.csv`: the changes, results and status of each cell."""
     keys = list(dict.fromkeys(key for cell in cells for key in cell.changes))
     rows = [{**{key: _short(value) for key, value in cell.changes.items()}, **columns_of(cell)} for cell in cells]
     columns = list(dict.fromkeys([*keys, *(name for row in rows for name in row)]))
@@ -209,7 +209,7 @@ def _run(cell: Cell, ledger: str | Path | None, *, threads: int, separate: bool,
             resume=True,
             processes=1,
             separate=separate,
-            moved=cell.folder.has_run,  # a sweep is of public data, and says itself what is read
+            moved=cell.folder.has_run,  # a sweep is on public data, and its plan names the data
             progress=progress,
             stop=stop,
         )

@@ -1,4 +1,4 @@
-"""The table that people understand: accuracy per task, forgetting, ε claimed, ε certified."""
+"""The summary table of a run: accuracy per task, forgetting, ε claimed, ε certified."""
 
 import math
 import shlex
@@ -42,7 +42,7 @@ def show(summary: RunSummary, console: Console) -> None:
     if summary.left:
         more = f"tacit run {shlex.quote(str(summary.folder))} --resume"
         next_one, private = shlex.quote(summary.left[0]), (summary.folder / ARRIVED).exists()
-        way = f"--arrived {next_one}" if private else f"--until {next_one}, or without --until for all that are left"
+        way = f"--arrived {next_one}" if private else f"--until {next_one}, or without --until for all remaining tasks"
         console.print(f"learned up to {summary.tasks[-1]}; when the data of {summary.left[0]} are there: {more} {way}")
 
 
@@ -76,7 +76,7 @@ def _figures(summary: RunSummary) -> Table:
 
 def _claimed(claimed: Mapping[str, float] | None, formula: str) -> str:
     if claimed is None:
-        return "none: the method has no formula of its own"
+        return "none: the method has no formula for ε"
     return (
         f"{claimed['per_task']:.3g} per task, {claimed['total']:.3g} in all, δ = {claimed['delta']:g} "
         f"(the paper's own, not certified; {formula})"

@@ -90,7 +90,8 @@ def search(
         found = kept[number] if number < len(kept) else _try(score, number, settings)
         if found.settings != json.loads(json.dumps(settings)) and number < len(kept):
             raise ConfigError(
-                f"{log} holds trials of another space, sampler or seed; give the same ones, or another folder by --out"
+                f"{log} holds trials of another space, sampler or seed; use the same ones, or pass another folder "
+                "with --out"
             )
         if log is not None and number >= len(kept):
             add_line(log, asdict(found))

@@ -44,27 +44,25 @@ class SearchRange(FixedSection):
     def _check(self) -> Self:
         if self.choices:
             if self.low is not None or self.high is not None or self.log or self.whole:
-                raise ConfigError(
-                    "a key of a search space has choices, or low and high, and this one has both; drop one"
-                )
+                raise ConfigError("a key of a search space has either choices, or low and high; this one has both")
             return self
         if self.low is None or self.high is None:
             raise ConfigError("a key of a search space needs low and high, or choices; give them")
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise ConfigError(f"low = {self.low:g} and high = {self.high:g} are no range; low must be the smaller")
+            raise ConfigError(f"low must be below high, got low = {self.low:g} and high = {self.high:g}")
         if self.log and self.low <= 0:
-            raise ConfigError(f"low = {self.low:g} has no logarithm; give one > 0, or leave log out")
+            raise ConfigError(f"log=true needs low > 0, got low = {self.low:g}")
         if self.whole and not (self.low.is_integer() and self.high.is_integer()):
-            raise ConfigError(f"low = {self.low:g} and high = {self.high:g} must be whole numbers, as whole says")
+            raise ConfigError(f"whole=true needs integers, got low = {self.low:g} and high = {self.high:g}")
         return self
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """The values at the border, or all that there are."""
+        """The smallest and the largest value, or all choices."""
         return self.choices or (self._typed(self.low or 0.0), self._typed(self.high or 0.0))
 
     def draw(self, rng: np.random.Generator) -> Any:
-        """One value, evenly."""
+        """Draws one value uniformly (uniformly in the logarithm with `log`)."""
         if self.choices:
             return self.choices[int(rng.integers(len(self.choices)))]
         assert self.low is not None and self.high is not None
@@ -73,7 +71,7 @@ class SearchRange(FixedSection):
         return self._typed(min(math.floor(value), self.high) if self.whole else value)
 
     def ask(self, name: str, trial: "Trial") -> Any:
-        """One value of the tuner's choice."""
+        """Asks the tuner for one value."""
         if self.choices:
             return self.choices[trial.suggest_int(name, 0, len(self.choices) - 1)]
         assert self.low is not None and self.high is not None
@@ -93,17 +91,17 @@ class Space:
 
     @classmethod
     def of(cls, what: "str | Path | Mapping[str, Any] | Space") -> "Space":
-        """From a YAML file, or from plain values; the first thing that is wrong is one sentence."""
+        """The search space of a YAML file or of plain values."""
         if isinstance(what, Space):
             return what
         values = what if isinstance(what, Mapping) else read(Path(what), EXPECTED)
         if not values:
-            raise ConfigError("a search space names at least one key, such as learner.lr; this one names none")
+            raise ConfigError("a search space needs at least one key, such as learner.lr")
         return cls(ranges={str(key): _range(str(key), one) for key, one in values.items()})
 
     @property
     def keys(self) -> str:
-        """For people."""
+        """The keys, separated by commas."""
         return ", ".join(self.ranges)
 
     def plain(self) -> dict[str, Any]:
@@ -118,7 +116,7 @@ class Space:
 
 def _range(key: str, values: Any) -> SearchRange:
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{key} = {values!r} is no part of a search space; write {key}: {{low: 1, high: 2}}")
+        raise ConfigError(f"{key} = {values!r} is not a valid range; write {key}: {{low: 1, high: 2}}")
     try:
         return validated(SearchRange, values)
     except ConfigError as error:

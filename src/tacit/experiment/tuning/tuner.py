@@ -159,7 +159,7 @@ def begin(folder: Path, config: Config, asked: Mapping[str, Any]) -> None:
     other = next((key for key in wanted if before.get(key) != wanted[key]), None)
     if other is not None:
         what = "another configuration" if other == "config" else f"{other} = {before.get(other)!r}"
-        raise ConfigError(f"{folder} was begun with {what}; repeat the same call, or give another folder by --out")
+        raise ConfigError(f"{folder} was begun with {what}; repeat the same call, or pass another folder with --out")
 
 
 @contextmanager

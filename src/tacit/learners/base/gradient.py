@@ -38,7 +38,7 @@ class GradientSettings:
     lr: Each[float] = 0.1
     """Learning rate."""
     rule: Literal["sgd", "adam"] = "sgd"
-    """Optimizer; its state starts anew in every task."""
+    """Optimizer; its state is reset in every task."""
     momentum: float = 0.0
     """Momentum of SGD; Adam has its own."""
     clip: float = 1.0

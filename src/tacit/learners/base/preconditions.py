@@ -18,7 +18,7 @@ def one_task(fit: Callable[..., None]) -> Callable[..., None]:
         if not isinstance(given[0] if given else named.get("task"), TaskInfo):
             raise LearnerError(
                 f"{type(self).__name__} learns task after task, so call partial_fit(X, y) once for each: a fit that "
-                "began anew would charge the same people again"
+                "started again would charge the same people again"
             )
         fit(self, *given, **named)
 

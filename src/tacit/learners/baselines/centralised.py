@@ -34,7 +34,7 @@ class Centralised(Learner):
     """
 
     scope: Literal["all", "task"] = "all"
-    """all: one model of all tasks so far, trained anew after each. task: a model a task."""
+    """all: one model of all tasks so far, trained again after each. task: one model per task."""
     epochs: Each[float] = 10.0
     """Passes over the records."""
     batch: int = 64

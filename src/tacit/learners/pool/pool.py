@@ -89,7 +89,7 @@ class Pool(ProjectionSettings, TakingTurns):
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         if (reason := self.stop_reason(task.number)) is not None:
-            raise BudgetExceeded(f"nothing more may be spent: {reason}; the last release still answers")
+            raise BudgetExceeded(f"nothing more may be spent: {reason}; the last release still predicts")
         train, memory = self.memory_.split(block, vault)
         self._train_readers(task, train, vault)
         vault.drop(train)

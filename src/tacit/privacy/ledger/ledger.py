@@ -69,7 +69,7 @@ class Ledger(LedgerQueries, Decisions):
         """
         if self.is_throwaway and not terms.public:
             raise LedgerError(
-                f"stream {terms.name!r} is private and a throw-away ledger forgets; open a Ledger in a file"
+                f"stream {terms.name!r} is private, and a private stream needs a ledger file; use Ledger(path)"
             )
         with self._write() as txn:
             policy = opening.recorded_policy(txn.connection)

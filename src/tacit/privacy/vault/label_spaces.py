@@ -173,7 +173,9 @@ class Learned:
     def rest(self, budget: Budget, *, tasks_per_unit: int = 1) -> "Rest":
         """What is left of the budget for other reads of the same units."""
         if self.share == 1:
-            raise PlanError("share = 1 gives the whole budget to the labels; take less of it, or other units to learn")
+            raise PlanError(
+                "share = 1 spends the whole budget on the labels; use share < 1, or other units for learning"
+            )
         return Rest(learned=self, budget=budget, tasks_per_unit=tasks_per_unit)
 
     def labels(self, vault: Vault, block: Block) -> tuple[Label, ...]:

@@ -122,7 +122,7 @@ def test_torch_datasets() -> None:
     assert stream[0].test is None and stream[1].test is not None
     tx, ty = stream[1].test()
     assert (tx.shape, ty.tolist()) == ((3, 3), [0, 1, 0])
-    with pytest.raises(DataError, match=r"'c', which is no declared task"):
+    with pytest.raises(DataError, match=r"'c', which is not a declared task"):
         from_datasets(declared, {"c": data})
 
 

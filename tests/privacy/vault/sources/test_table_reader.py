@@ -63,7 +63,7 @@ WRONG = [
     ({"categories": {}, "public": True}, r"column 'ward' holds texts; list its public values under categories\.ward"),
     ({"features": ["age", "wards"], "categories": {}}, r"no column 'wards'; did you mean ward"),
     ({"features": ["age", "label"], "categories": {}}, "'label' is the label, task or person"),
-    ({"scaling": {"agee": [0, 1]}}, "'agee' is scaled and is no feature; did you mean age"),
+    ({"scaling": {"agee": [0, 1]}}, "'agee' is scaled but is not a feature; did you mean age"),
     ({"columns": {"label": "label", "person": "patient"}}, r"columns\.task must name"),
     ({"shape": [2, 2]}, r"3 features do not fill the declared shape \[2, 2\]"),
 ]

@@ -35,7 +35,7 @@ class FeatureMap:
         width: The number of features.
         shape: The shape of one record before the map.
         extractor: Runs the module on its device; None runs it on the CPU.
-        folder: The private folder of the cache, one subfolder per task; None computes features anew each time.
+        folder: The private folder of the cache, one subfolder per task; None computes features again each time.
         check_stop: Called between batches; it may raise, to stop.
     """
 

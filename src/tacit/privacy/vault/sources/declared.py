@@ -98,7 +98,7 @@ def from_datasets(declared: Declaration, tasks: Mapping[str, Any], *, test: Mapp
     names = [task.name for task in declared.tasks]
     for name in (*tasks, *(test or {})):
         if name not in names:
-            raise DataError(f"there is a Dataset for {name!r}, which is no declared task; {nearest(name, names)}")
+            raise DataError(f"there is a Dataset for {name!r}, which is not a declared task; {nearest(name, names)}")
     info = declared.info(declared.shape)
 
     def make(facts: TaskInfo) -> Task:

@@ -215,7 +215,7 @@ class Table:
                 )
         for name in (*declared.categories, *(declared.scaling if isinstance(declared.scaling, dict) else ())):
             if name not in chosen:
-                raise DataError(f"{self._where}: {name!r} is scaled and is no feature; {nearest(name, chosen)}")
+                raise DataError(f"{self._where}: {name!r} is scaled but is not a feature; {nearest(name, chosen)}")
         if not chosen:
             raise DataError(f"{self._where} has no feature; name its columns in `features`")
         return tuple(chosen)
