@@ -66,7 +66,7 @@ class Dense(nn.Module):
 
     def reconstruction(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         """R̄ = Σ_r Σ_s (½ − x̄_rs) x̃_rs (Eq. 13), with the printed gradient Σ_r h̄_r(½ − x̄_rs): h̄ is held constant."""
-        decoded = self(x, noise).detach().flatten(1) @ self.weight.T
+        decoded: Tensor = self(x, noise).detach().flatten(1) @ self.weight.T
         return ((0.5 - x.flatten(1)) * decoded).sum()
 
 
