@@ -62,7 +62,8 @@ def reconstruct(known: Known) -> tuple[Tensor, int]:
 
     def unexplained(victim: Tensor) -> Tensor:
         x = torch.cat([known.records, victim[None]])
-        return total + (x - mean).T @ network.encoder(x).flatten(1)
+        found: Tensor = total + (x - mean).T @ network.encoder(x).flatten(1)
+        return found
 
     with torch.no_grad():
         left = unexplained(mean)

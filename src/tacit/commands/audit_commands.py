@@ -183,10 +183,10 @@ def lifelong_reconstruction(
         f"the same records at ε = {epsilon:g}, δ = {reconstruction.DELTA:g}, minus all records but one.",
         style="dim",
     )
-    code = report.code
+    told = report.code
     out.print(
-        f"the authors' code (variant code), one released step: recognised were {code.right} of {runs} runs with a "
-        f"differing record and {runs - code.wrong} of {runs} without: ε ≥ {code.at_least:.2f} with 95 % confidence, "
+        f"the authors' code (variant code), one released step: recognised were {told.right} of {runs} runs with a "
+        f"differing record and {runs - told.wrong} of {runs} without: ε ≥ {told.at_least:.2f} with 95 % confidence, "
         "and more with more runs"
     )
     if picture is not None:

@@ -61,11 +61,12 @@ class Dense(nn.Module):
         """h̄ of perturbed records."""
         h = normalised(x.flatten(1) @ self.weight).clamp(-1, 1).view(-1, *self.hidden_shape)
         h = h if noise is None else h + noise
-        return normalised(h.flatten(1)).view(-1, *self.hidden_shape)
+        found: Tensor = normalised(h.flatten(1)).view(-1, *self.hidden_shape)
+        return found
 
     def reconstruction(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         """R̄ = Σ_r Σ_s (½ − x̄_rs) x̃_rs (Eq. 13), with the printed gradient Σ_r h̄_r(½ − x̄_rs): h̄ is held constant."""
-        decoded = self(x, noise).detach().flatten(1) @ self.weight.T
+        decoded: Tensor = self(x, noise).detach().flatten(1) @ self.weight.T
         return ((0.5 - x.flatten(1)) * decoded).sum()
 
 
@@ -147,7 +148,7 @@ class Stacked(nn.Module):
                 f"the classifier must be an nn.Sequential that ends in nn.Linear, got {type(classifier).__name__}; "
                 "mlp, cnn_patches, har_cnn and resnet18_lai are"
             )
-        layers = list(classifier[:-1])
+        layers = list(classifier.children())[:-1]
         if layers and isinstance(layers[-1], tuple(ACTIVATIONS.values())):
             layers.pop()
         self.encoder, self.body, last = encoder, nn.Sequential(*layers), classifier[-1]
