@@ -144,7 +144,9 @@ def test_the_average_over_blurry_tasks_is_the_accuracy_with_each_class_once(
 ) -> None:
     data = toy_set(classes=6, each=20)
     stream = make(data, 3, seed=7)
-    assert len({task.weight for task in stream}) > (make is siblurry)  # tasks of several sizes, where they may have them
+    assert len({task.weight for task in stream}) > (
+        make is siblurry
+    )  # tasks of several sizes, where they may have them
     config = make_config(learner={"method": "CosineClassifier"}, model={}, lca=1, budget={"epsilon": 8, "delta": 1e-3})
     found = run(config, tmp_path / "r", stream=lambda _: stream)
     learner = opened(found.certificate.parent)

@@ -97,7 +97,10 @@ def test_a_task_smaller_than_the_batch_is_read_whole(name: str) -> None:
 
 
 def test_plan_sampler_event_and_divisor_agree_about_a_small_task() -> None:
-    learner, vault = started("NaiveDPSGD", uneven(40, 120), **given("NaiveDPSGD", steps=None, epochs=3, batch=80)), fixed()
+    learner, vault = (
+        started("NaiveDPSGD", uneven(40, 120), **given("NaiveDPSGD", steps=None, epochs=3, batch=80)),
+        fixed(),
+    )
     plan = replace(learner.plan(learner.stream_.tasks[0]), clip=0.01)  # type: ignore[attr-defined]
     assert (plan.rate, plan.steps) == (1.0, 3)  # a pass is one step
     assert plan.event == SelfComposedDpEvent(PoissonSampledDpEvent(1.0, GaussianDpEvent(plan.noise)), 3)

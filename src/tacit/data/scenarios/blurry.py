@@ -45,7 +45,9 @@ def iblurry(
         blurry: M, in percent of the samples of a blurry class.
         limit: Random records per task.
     """
-    blur = iblurry_rows(_positions(data.train, data), len(data.labels), tasks, generator(seed, "iblurry"), disjoint, blurry)
+    blur = iblurry_rows(
+        _positions(data.train, data), len(data.labels), tasks, generator(seed, "iblurry"), disjoint, blurry
+    )
     return _stream(f"iblurry-{data.name}", data, blur, seed, limit)
 
 
@@ -64,7 +66,9 @@ def siblurry(
         blurry: M, in percent of the blurry samples.
         limit: Random records per task.
     """
-    blur = siblurry_rows(_positions(data.train, data), len(data.labels), tasks, generator(seed, "siblurry"), disjoint, blurry)
+    blur = siblurry_rows(
+        _positions(data.train, data), len(data.labels), tasks, generator(seed, "siblurry"), disjoint, blurry
+    )
     return _stream(f"siblurry-{data.name}", data, blur, seed, limit)
 
 
