@@ -4,8 +4,8 @@
 tasks make a T × T matrix. A metric that needs an accuracy that was not measured is NaN, and so is a mean over nothing
 (forgetting and transfer need two tasks). Weights of tasks are 1 unless given: where the tasks' test sets are parts of
 one test set, as in blurry scenarios, they are the numbers of test rows, so that A_T is the accuracy on the whole set,
-with each class once; a task of weight 0 is left out. Accuracies are fractions; those of charged queries are noisy and may lie
-outside [0, 1], and are not clipped. Names follow the papers; other libraries use some of them differently.
+with each class once; a task of weight 0 is left out. Accuracies are fractions; those of charged queries are noisy and
+may lie outside [0, 1], and are not clipped. Names follow the papers; other libraries use some of them differently.
 """
 
 import math

@@ -49,7 +49,7 @@ def test_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_budget_that_allows_no_read_is_one_sentence() -> None:
     tight = ConsumptionSetting(name="toy", records=100, memory_share=0.3, epsilon=0.1)
-    with pytest.raises(PlanError, match="do not fit ε = 0.1"):
+    with pytest.raises(PlanError, match=r"do not fit ε = 0\.1"):
         counts(tight, 2.0, 5, 10, None, 1e-4)
 
 

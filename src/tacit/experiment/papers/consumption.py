@@ -2,8 +2,8 @@
 
 The paper counts samples that it replaces in its memory, by a rule that has no finite bound (`tacit audit
 replacement-cascade`). Here a remembered record is retired once it has been read in as many tasks as the budget of one
-learner allows (`stay_for`), with each block of the memory read by itself. All counts follow from public sizes and plans,
-so that nothing is trained and no data is opened; a run of the same settings writes the same counts.
+learner allows (`stay_for`), with each block of the memory read by itself. All counts follow from public sizes and
+plans, so that nothing is trained and no data is opened; a run of the same settings writes the same counts.
 """
 
 from collections.abc import Mapping, Sequence

@@ -32,6 +32,8 @@ class Printed:
     af: Sequence[float | None] | None
     where: Mapping[str, Any] = field(default_factory=dict)
     """Other values that a run beside it has, by key; any: one that is not null."""
+    gain: float | None = None
+    """The accuracy under attack, as a mean over attacks, above that of the cell before it."""
 
 
 @dataclass(frozen=True, kw_only=True)

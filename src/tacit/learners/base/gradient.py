@@ -35,7 +35,8 @@ class GradientSettings:
     """Instead of steps (which is then None): round(epochs · size / batch) steps, from the public nominal size."""
     batch: Each[float] = 100
     """Expected number of units in a step; divided by the nominal size it is the sampling rate. A task with fewer units
-    is read whole in every step (rate 1). One that is larger than every task, or given for a smaller task, is refused."""
+    is read whole in every step (rate 1). A batch larger than every task is refused, and so is one that a list gives to
+    a smaller task."""
     lr: Each[float] = 0.1
     """Learning rate."""
     rule: Literal["sgd", "adam"] = "sgd"
