@@ -277,7 +277,11 @@ class Accumulation(OpenSection):
     def target(self) -> tuple[str, Callable[..., Any], set[str]]:
         from tacit.experiment.papers import accounting, accumulation, consumption
 
-        makers = {"accumulation": accumulation.run, "accounting": accounting.run, "consumption": consumption.run}
+        makers: dict[str, Callable[..., Any]] = {
+            "accumulation": accumulation.run,
+            "accounting": accounting.run,
+            "consumption": consumption.run,
+        }
         what = "the consumption of records" if self.kind == "consumption" else f"the {self.kind} of losses"
         return what, makers[self.kind], {"folder", "progress"}
 
