@@ -25,6 +25,23 @@ def test_golden_values() -> None:
     assert metrics.forward_transfer(GOLDEN, [0.1, 0.2, 0.1]) == pytest.approx((0.10 - 0.2 + 0.15 - 0.1) / 2)
 
 
+def test_weighted_by_test_rows_the_average_is_the_accuracy_on_all_of_them() -> None:
+    # Parts of 10, 30 and 0 rows, of which 9 and 15 are answered rightly after the last task: 24 of 40.
+    a = [[1.0, 0.2, np.nan], [0.9, 0.8, np.nan], [0.9, 0.5, np.nan]]
+    rows = [10, 30, 0]
+    assert metrics.average_accuracy(a, rows) == pytest.approx(24 / 40)
+    assert metrics.average_curve(a, rows) == pytest.approx([1.0, 33 / 40, 24 / 40])
+    assert metrics.forgetting(a, rows) == pytest.approx((10 * 0.1 + 30 * 0.3) / 40)
+    assert metrics.worst_forgetting(a, rows) == pytest.approx(0.3)
+    assert metrics.backward_transfer(a, rows) == pytest.approx(-(10 * 0.1 + 30 * 0.3) / 40)
+    assert metrics.forward_transfer(a, [0.5, 0.1, np.nan], rows) == pytest.approx(0.1)
+    assert math.isnan(metrics.average_accuracy(a)) and math.isnan(metrics.average_curve(a, [0, 1, 1])[0])
+    for metric in (metrics.average_accuracy, *OF_TWO_TASKS):
+        assert metric(GOLDEN, [7, 7, 7]) == pytest.approx(metric(GOLDEN))
+    with pytest.raises(PlanError, match="weights must be 3 numbers"):
+        metrics.average_accuracy(a, [1, 2])
+
+
 def test_forgetting_is_positive_when_a_task_is_lost() -> None:
     a = [[0.9, np.nan, np.nan], [0.7, 0.8, np.nan], [0.5, 0.75, 0.9]]
     assert metrics.forgetting(a) == pytest.approx((0.4 + 0.05) / 2)

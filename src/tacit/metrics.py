@@ -2,8 +2,10 @@
 
 `a[t, j]` is the accuracy on task j after task t was learned, both counted from 0, and NaN where it was not measured; T
 tasks make a T × T matrix. A metric that needs an accuracy that was not measured is NaN, and so is a mean over nothing
-(forgetting and transfer need two tasks). Accuracies are fractions; those of charged queries are noisy and may lie
-outside [0, 1], and are not clipped. Names follow the papers; other libraries use some of them differently.
+(forgetting and transfer need two tasks). Weights of tasks are 1 unless given: where the tasks' test sets are parts of
+one test set, as in blurry scenarios, they are the numbers of test rows, so that A_T is the accuracy on the whole set,
+with each class once; a task of weight 0 is left out. Accuracies are fractions; those of charged queries are noisy and
+may lie outside [0, 1], and are not clipped. Names follow the papers; other libraries use some of them differently.
 """
 
 import math
@@ -19,17 +21,19 @@ from tacit.errors import PlanError
 Array = NDArray[np.float64]
 
 
-def average_accuracy(a: ArrayLike) -> float:
+def average_accuracy(a: ArrayLike, weights: ArrayLike | None = None) -> float:
     """A_T = (1/T) Σ_j a[T, j]: after the last task, the mean over all tasks (Chaudhry et al. 2018)."""
-    return _mean(_matrix(a)[-1])
+    matrix = _matrix(a)
+    return _weighted(matrix[-1], _weights(weights, len(matrix)))
 
 
-def forgetting(a: ArrayLike) -> float:
+def forgetting(a: ArrayLike, weights: ArrayLike | None = None) -> float:
     """F_T = 1/(T−1) Σ_{j<T} (max_{l<T} a[l, j] − a[T, j]) (Chaudhry et al. 2018, Eq. 3); negative after improvement.
 
     The maximum is over all earlier rows that were measured. NaN for a single task.
     """
-    return _mean(_drops(a))
+    drops = _drops(a)
+    return _weighted(drops, _weights(weights, len(drops) + 1)[:-1])
 
 
 def forgetting_by(a: ArrayLike, groups: Sequence[Sequence[int]]) -> list[float]:
@@ -53,29 +57,31 @@ def handover_drops(a: ArrayLike, groups: Sequence[Sequence[int]]) -> list[float]
     return [float(newest[min(group) - 1] - newest[min(group)]) for group in groups[1:]]
 
 
-def worst_forgetting(a: ArrayLike) -> float:
+def worst_forgetting(a: ArrayLike, weights: ArrayLike | None = None) -> float:
     """The largest forgetting of any task (A-GEM's worst-case forgetting). NaN for a single task."""
     drops = _drops(a)
-    return float(np.max(drops)) if len(drops) else math.nan
+    counted = drops[_weights(weights, len(drops) + 1)[:-1] > 0]
+    return float(np.max(counted)) if len(counted) else math.nan
 
 
-def backward_transfer(a: ArrayLike) -> float:
+def backward_transfer(a: ArrayLike, weights: ArrayLike | None = None) -> float:
     """BWT = 1/(T−1) Σ_{j<T} (a[T, j] − a[j, j]) (Lopez-Paz & Ranzato 2017). NaN for a single task."""
     matrix = _matrix(a)
-    return _mean(matrix[-1, :-1] - np.diag(matrix)[:-1])
+    return _weighted(matrix[-1, :-1] - np.diag(matrix)[:-1], _weights(weights, len(matrix))[:-1])
 
 
-def forward_transfer(a: ArrayLike, baseline: ArrayLike) -> float:
+def forward_transfer(a: ArrayLike, baseline: ArrayLike, weights: ArrayLike | None = None) -> float:
     """FWT = 1/(T−1) Σ_{j≥2} (a[j−1, j] − b_j) (Lopez-Paz & Ranzato 2017). NaN for a single task.
 
     Args:
         a: The accuracy matrix.
         baseline: The accuracy b_j of the untrained model on each task; that of the first task is not used.
+        weights: The weight of each task.
     """
     matrix, untrained = _matrix(a), _accuracies("baseline", baseline, 1)
     if len(untrained) != len(matrix):
         raise PlanError(f"baseline must have {len(matrix)} accuracies, one for each task, got {len(untrained)}")
-    return _mean(np.diag(matrix, 1) - untrained[1:])
+    return _weighted(np.diag(matrix, 1) - untrained[1:], _weights(weights, len(matrix))[1:])
 
 
 def lca_paper(curves: ArrayLike, beta: int = 10) -> float:
@@ -101,10 +107,11 @@ def a_auc(accuracies: ArrayLike) -> float:
     return _mean(_accuracies("accuracies", accuracies, 1))
 
 
-def average_curve(a: ArrayLike) -> list[float]:
-    """A_1 … A_T: after each task, the mean accuracy over the tasks learned so far."""
+def average_curve(a: ArrayLike, weights: ArrayLike | None = None) -> list[float]:
+    """A_1 … A_T: after each task, the mean accuracy over the tasks learned so far; NaN before the first one counts."""
     matrix = _matrix(a)
-    return [_mean(matrix[t, : t + 1]) for t in range(len(matrix))]
+    each = _weights(weights, len(matrix))
+    return [_weighted(matrix[t, : t + 1], each[: t + 1]) for t in range(len(matrix))]
 
 
 def p_curve(a: ArrayLike, b: ArrayLike) -> list[float]:
@@ -189,6 +196,21 @@ def _accuracies(name: str, values: ArrayLike, dimensions: int) -> Array:
     if accuracies.ndim != dimensions or not accuracies.size:
         raise PlanError(f"{name} must have {dimensions} dimension(s) and not be empty, got shape {accuracies.shape}")
     return accuracies
+
+
+def _weights(weights: ArrayLike | None, tasks: int) -> Array:
+    if weights is None:
+        return np.ones(tasks)
+    given = _accuracies("weights", weights, 1)
+    if len(given) != tasks or not (given >= 0).all():
+        raise PlanError(f"weights must be {tasks} numbers ≥ 0, one for each task, got {given.tolist()}")
+    return given
+
+
+def _weighted(values: Array, weights: Array) -> float:
+    """The weighted mean of the values whose weight is not 0; NaN if there is none."""
+    used = weights > 0
+    return _mean(weights[used] * values[used]) / _mean(weights[used]) if used.any() else math.nan
 
 
 def _mean(values: Array) -> float:

@@ -115,6 +115,12 @@ def test_with_a_noise_layer_there_are_certificates() -> None:
     assert "certified: no change of L2 0.001" in found.output and "gradients over 8 draws" in found.output
     assert "each evaluation is itself the mean of 8 draws of the noise layer" in found.output
     assert tacit(*call).stdout == found.stdout  # from public seeds
+    other = tacit(*call, "--bound", "smoothing", "--certified-norm", "linf", "--certified-radius", "0.5", "--json")
+    facts = json.loads(other.stdout)
+    assert facts["certified"] == {"norm": "linf", "radius": 0.5, "bound": "smoothing", "draws": 50}
+    assert facts["largest_radius"] < 0.5 and facts["average_accuracy"]["certified"] == 0
+    assert tacit("attack", "r", "--bound", "tight").exit_code == 2
+    assert "certified_radius = 0.0 is not possible" in tacit("attack", "r", "--certified-radius", "0").stderr
 
 
 def test_wrong_calls_are_one_sentence() -> None:

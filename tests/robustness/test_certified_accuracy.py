@@ -17,7 +17,17 @@ from tacit.models.lipschitz import Norm
 from tacit.models.noisy import Noisy
 from tacit.robustness.attacks import Attack, attack
 from tacit.robustness.balls import anywhere
-from tacit.robustness.certified_accuracy import DELTAS, Bound, Votes, bounds, certify, pixeldp, smoothing, why_not
+from tacit.robustness.certified_accuracy import (
+    DELTAS,
+    Bound,
+    Votes,
+    bounds,
+    certify,
+    largest_radius,
+    pixeldp,
+    smoothing,
+    why_not,
+)
 
 
 def test_the_formula_of_the_noise_holds_for_every_delta_that_is_tried() -> None:
@@ -87,6 +97,27 @@ def test_another_norm_is_a_smaller_or_larger_ball() -> None:
     rows = 0.8 * v[None]
     radius = {n: float(certify(learner, rows, norm=n, votes="hard").radius) for n in ("l1", "l2", "linf")}
     assert radius["l1"] == radius["l2"] > 0 and radius["linf"] == pytest.approx(radius["l2"] / math.sqrt(3))
+
+
+def test_no_radius_is_larger_than_the_largest() -> None:
+    """Of two labels, all draws for one of them: by hand, and reached by a record far from the other label."""
+    learner, v = exact_linear()
+    sigma, each = learner.model_.std, 0.05 / 4
+    reach = math.sqrt(math.log(1 / each) / 400)
+    soft = sigma * (stats.norm.ppf(1 - reach) - stats.norm.ppf(reach)) / 2
+    assert largest_radius(learner, norm="l2", draws=200, bound="smoothing") == pytest.approx(soft)
+    low = each ** (1 / 200)  # Clopper–Pearson of 200 in 200
+    hard = sigma * (stats.norm.ppf(low) - stats.norm.ppf(1 - low)) / 2
+    for bound, size in (("smoothing", hard), ("pixeldp", None)):
+        most = largest_radius(learner, norm="l2", draws=200, votes="hard", bound=bound)  # type: ignore[arg-type]
+        far = certify(learner, 50 * v[None], norm="l2", draws=200, votes="hard", bound=bound)  # type: ignore[arg-type]
+        assert float(far.radius) == pytest.approx(most) and (size is None or most == pytest.approx(size))
+        near = certify(learner, 0.5 * v[None], norm="l2", draws=200, votes="hard", bound=bound)  # type: ignore[arg-type]
+        assert 0 < float(near.radius) < most
+    assert largest_radius(learner, norm="linf") == pytest.approx(largest_radius(learner, norm="l2") / math.sqrt(3))
+    plain = around(nn.Linear(3, 2), (3,), 2)
+    with pytest.raises(ConfigError, match="nothing can be certified: its network has no noise layer"):
+        largest_radius(plain)
 
 
 CERTIFICATES: list[tuple[Norm, Votes, Bound]] = [

@@ -156,12 +156,26 @@ def show_curves(kind: str, results: Any, *, as_json: bool) -> None:
         return out.print_json(data=results)
     if kind == "accounting":
         return accounting_table.show(results, out)
+    if kind == "consumption":
+        return _show_consumption(results)
     tasks = counted(results["tasks"], "task")
     table = Table("curve", "kind", "scope", f"ε after {tasks}", "δ", "accountant", box=None, padding=(0, 2, 0, 0))
     for curve in results["curves"]:
         epsilon, delta = f"{curve['epsilon']:.4g}", f"{curve['delta']:g}"
         table.add_row(curve["curve"], curve["kind"], curve["scope"], epsilon, delta, curve["accountant"])
     out.print(table)
+    out.print("\n".join(f"wrote {file}" for file in results["files"]))
+
+
+def _show_consumption(results: Any) -> None:
+    heads = ("data", "learners", "σ", "a record stays", "admitted", "retired", "held at most", "reads")
+    table = Table(*heads, box=None, padding=(0, 2, 0, 0))
+    for one in results["totals"]:
+        numbers = (f"{one[name]:,}" for name in ("admitted", "retired", "held", "read"))
+        stay = counted(one["stay"], "task")
+        table.add_row(one["data"], str(one["learners"]), f"{one['noise']:g}", stay, *numbers)
+    out.print(table)
+    out.print(f"records of the memory, expected, over {counted(results['tasks'], 'task')}; nothing was trained")
     out.print("\n".join(f"wrote {file}" for file in results["files"]))
 
 

@@ -89,7 +89,7 @@ def show_cells(cells: "list[Cell]", path: Path, reference_name: str | None, *, a
     else:
         show(cells, out, table)
         if any(cell.attacked or cell.not_attacked for cell in cells):
-            attack_table.show(cells, out)
+            attack_table.show(cells, out, table)
         out.print(f"\nruns with their releases and certificates: {path}")
     if any(cell.status.startswith("failed") or cell.not_attacked for cell in cells):
         raise typer.Exit(1)

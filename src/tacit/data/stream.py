@@ -153,6 +153,9 @@ class Task:
     """Whether the file or folder of this task alone exists. None: it has none, and only the owner knows."""
     through: Any = field(default=None, repr=False)
     """A frozen feature map that `Vault.admit` applies to the records."""
+    weight: float = 1.0
+    """The weight of the accuracy on this task in averages over tasks. Tasks whose test sets are parts of one test set
+    are weighted by their number of test rows; 0 leaves a task out."""
 
 
 class Stream(Sequence[Task]):

@@ -27,9 +27,14 @@ def known_norm(norm: str) -> Norm:
     return cast(Norm, norm)
 
 
-def within(ball: Norm, other: Norm, size: int) -> float:
+def ball(norm: Norm, radius: float) -> str:
+    """A ball in words, such as L∞ 0.1."""
+    return f"{norm.upper().replace('LINF', 'L∞')} {radius:g}"
+
+
+def within(norm: Norm, other: Norm, size: int) -> float:
     """The smallest c such that every vector of `size` numbers in the unit ball of one norm is within c in the other."""
-    return math.pow(size, max(0.0, 1 / ORDER[other] - 1 / ORDER[ball]))
+    return math.pow(size, max(0.0, 1 / ORDER[other] - 1 / ORDER[norm]))
 
 
 def check_layer(layer: nn.Module) -> None:

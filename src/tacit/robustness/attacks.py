@@ -30,7 +30,7 @@ from tacit.data.stream import TaskInfo
 from tacit.errors import ConfigError
 from tacit.learners.base.inference import differentiable
 from tacit.learners.base.learner import Learner
-from tacit.models.lipschitz import Norm, known_norm
+from tacit.models.lipschitz import Norm, ball, known_norm
 from tacit.models.parts import whole
 from tacit.robustness.balls import anywhere, inside, steepest, unit
 
@@ -104,7 +104,7 @@ class Attack:
     @property
     def ball(self) -> str:
         """Norm and radius as text."""
-        return f"{self.norm.upper().replace('LINF', 'L∞')} {self.radius:g}"
+        return ball(self.norm, self.radius)
 
     def describe(self) -> str:
         """All settings in one line."""

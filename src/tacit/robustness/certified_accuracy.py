@@ -15,7 +15,7 @@ Clopper–Pearson), which the learner's own predictions estimate from fewer draw
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,7 +29,7 @@ from tacit.data.stream import TaskInfo
 from tacit.errors import ConfigError
 from tacit.learners.base.inference import answering
 from tacit.learners.base.learner import Learner
-from tacit.models.lipschitz import Norm, known_norm, within
+from tacit.models.lipschitz import Norm, ball, known_norm, within
 from tacit.models.parts import whole
 from tacit.robustness.attacks import ROWS
 from tacit.robustness.committee import Committee, Member, committee
@@ -39,6 +39,20 @@ Votes = Literal["soft", "hard"]
 Bound = Literal["pixeldp", "smoothing"]
 DELTAS = tuple(np.geomspace(1e-8, 0.3, 200).tolist())
 """The values of δ that are tried. The formula of the noise is proved up to about 0.4."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifiedBall:
+    """What is asked of a certificate: that no change within the ball alters the prediction."""
+
+    norm: Norm
+    radius: float
+    bound: Bound = "pixeldp"
+    draws: int = 1000
+
+    def describe(self) -> str:
+        by = {"pixeldp": "PixelDP's bound", "smoothing": "randomised smoothing"}[self.bound]
+        return f"no change of {ball(self.norm, self.radius)} turns the right answer, by {by}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +115,36 @@ def certify(
     expected, low, high = _together(found, parts, draws, error, votes)
     best = expected.argmax(1)
     lower, upper = _best_and_next(low, high, best)
-    stable = pixeldp(lower, upper) if bound == "pixeldp" else smoothing(lower, upper)
-    # A change of length r in `norm` has length at most r · within(…) in the layer's norm; divided by σ it is the shift.
-    moved = [within(norm, one.network.norm, math.prod(x.shape[1:])) / one.network.std for one in found.members]
-    radius = torch.from_numpy(stable / max(moved))
+    radius = torch.from_numpy(STABLE[bound](lower, upper) / _moved(found, norm, math.prod(x.shape[1:])))
     return CertifiedRadii(predicted=found.labels[torch.from_numpy(best)], radius=radius, norm=norm)
+
+
+def largest_radius(
+    learner: Learner,
+    task: TaskInfo | None = None,
+    *,
+    norm: Norm = "linf",
+    draws: int = 1000,
+    error: float = 0.05,
+    votes: Votes = "soft",
+    bound: Bound = "pixeldp",
+) -> float:
+    """An upper bound of every radius that `certify` finds with these settings: that of a record for which one label has
+    the whole score in all draws. It depends on the noise and the draws, not on weights or records.
+
+    Raises:
+        ConfigError: The learner cannot be certified, or an argument is out of range.
+    """
+    found = committee(learner, task)
+    if isinstance(found, str):
+        raise ConfigError(f"nothing can be certified: {found}; the learner can still be attacked")
+    _check(draws, error, votes, bound)
+    sums = (draws * np.eye(1, len(member.labels)) for member in found.members)
+    sides = [bounds(total, draws, error / len(found.members), votes) for total in sums]
+    lower = np.array([max(float(low[0, 0]) for low, _ in sides)])
+    upper = np.array([min(float(high[0, 1:].max(initial=0.0)) for _, high in sides)])
+    stable = STABLE[bound](lower, upper)
+    return float(stable[0]) / _moved(found, known_norm(norm), math.prod(learner.stream_.shape))
 
 
 def bounds(totals: Array, draws: int, error: float, votes: Votes) -> tuple[Array, Array]:
@@ -140,6 +179,17 @@ def smoothing(lower: Array, upper: Array) -> Array:
     """The largest L/σ by Gaussian smoothing, or 0."""
     found = (special.ndtri(lower) - special.ndtri(upper)) / 2
     return np.asarray(np.maximum(np.nan_to_num(found, nan=0.0, posinf=0.0), 0))
+
+
+STABLE: Mapping[Bound, Callable[[Array, Array], Array]] = {"pixeldp": pixeldp, "smoothing": smoothing}
+
+
+def _moved(asked: Committee, norm: Norm, size: int) -> float:
+    """How far a change of length 1 in `norm` moves what the noise is added to, divided by σ; at most, of any member.
+
+    A change of length r in `norm` has length at most r · within(…) in the layer's norm.
+    """
+    return max(within(norm, one.network.norm, size) / one.network.std for one in asked.members)
 
 
 def _totals(member: Member, x: Tensor, device: str, draws: int, votes: Votes) -> Array:

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.data.samples import DataSet
-from tacit.data.scenarios.blurry import Blur, iblurry, iblurry_rows, mixed, siblurry, siblurry_rows
+from tacit.data.scenarios.blurry import Blur, iblurry, iblurry_rows, mixed, shared_out, siblurry, siblurry_rows
+from tacit.data.scenarios.sharp import split
+from tacit.data.stream import Stream
 from tacit.errors import DataError
 
 Toy = Callable[..., DataSet]
@@ -139,3 +141,42 @@ def test_fully_mixed_tasks_share_all_classes_and_no_sample(toy: Toy) -> None:
     again, other = mixed(data, 3, seed=1), mixed(data, 3, seed=2)
     assert np.array_equal(again[0].records()[1], stream[0].records()[1])
     assert not np.array_equal(other[0].records()[1], stream[0].records()[1])
+
+
+@settings(max_examples=60, deadline=None)
+@NUMBERS
+def test_each_test_sample_of_the_streams_classes_is_in_one_task(
+    classes: int, each: int, tasks: int, disjoint: int, blurry: int, seed: int
+) -> None:
+    y, test_y = labels_of(classes, each, seed), labels_of(classes, 4, seed + 1)
+    blur = siblurry_rows(y, classes, tasks, np.random.default_rng(seed), disjoint, blurry)
+    tests = shared_out(y, blur.rows, test_y, np.random.default_rng(seed))
+    occurs = set(y[joined(list(blur.rows))].tolist())
+    assert sorted(joined(tests)) == [row for row, label in enumerate(test_y.tolist()) if label in occurs]
+    for rows, tested in zip(blur.rows, tests, strict=True):
+        for label in range(classes):
+            share = (y[rows] == label).sum() / max(1, each)
+            assert abs((test_y[tested] == label).sum() - 4 * share) <= 1  # of a row that cannot be divided
+
+
+def test_test_samples_by_hand() -> None:
+    # Class 0 is in task 1 only, class 1 has 3, 0 and 1 of 4 train rows, class 2 is in no task.
+    y, rows = np.array([0, 1, 1, 1, 1, 2]), [np.array([0, 1, 2, 3]), np.array([], dtype=np.int64), np.array([4])]
+    test_y = np.array([0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2])
+    first, second, third = shared_out(y, rows, test_y, np.random.default_rng(0))
+    assert np.bincount(test_y[first], minlength=3).tolist() == [2, 6, 0]
+    assert len(second) == 0 and test_y[third].tolist() == [1, 1]
+    assert sorted([*first, *third]) == list(range(10))
+
+
+@pytest.mark.parametrize("make", [iblurry, siblurry, mixed])
+def test_a_task_weighs_as_much_as_it_has_test_samples(make: Callable[..., Stream], toy: Toy) -> None:
+    data = toy()
+    stream = make(data, 3, seed=3)
+    tests = [task.test() for task in stream if task.test is not None]
+    assert [task.weight for task in stream] == [len(y) for _, y in tests]
+    seen = [tuple(row) for x, _ in tests for row in np.asarray(x).reshape(len(x), -1)[:, :2].tolist()]
+    assert len(set(seen)) == len(seen) and len(seen) == 18  # six classes with three samples, each once
+    again = make(data, 3, seed=3)
+    assert all(np.array_equal(a.test()[1], b[1]) for a, b in zip(again, tests, strict=True) if a.test is not None)
+    assert all(task.weight == 1.0 for task in split(data, 3))

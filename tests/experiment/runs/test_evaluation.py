@@ -1,6 +1,8 @@
 """Accuracy is free on public test sets, a committed and charged query otherwise, or not asked for."""
 
 import csv
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,9 @@ import pytest
 import torch
 
 from support.blobs import killed_at, make_blobs, make_config
+from support.data_sets import toy_set
 from tacit import CosineClassifier, Stream, StreamInfo, Task, TaskInfo
+from tacit.data.scenarios.blurry import iblurry, siblurry
 from tacit.errors import ConfigError
 from tacit.experiment.config.config import EvaluationSection
 from tacit.experiment.progress import Event
@@ -20,6 +24,7 @@ from tacit.experiment.runs.folder import SeedFolder
 from tacit.experiment.runs.resolver import make_evaluation
 from tacit.experiment.runs.run_summary import RunSummary
 from tacit.experiment.runs.runner import run
+from tacit.learners import opened
 from tacit.privacy.accounting.budget import Budget
 from tacit.privacy.accounting.calibrate import fits
 from tacit.privacy.accounting.events import repeat
@@ -147,3 +152,31 @@ def test_bytes_of_pictures_are_asked_about_as_they_are_learned_from() -> None:
     learner.start(info)
     asked, _ = PublicTests(stream, learner.budget).examples(learner, 0)
     assert asked.dtype == torch.float32 and float(asked.min()) == float(asked.max()) == 1.0
+
+
+@pytest.mark.parametrize("make", [iblurry, siblurry])
+def test_the_average_over_blurry_tasks_is_the_accuracy_with_each_class_once(
+    tmp_path: Path, make: Callable[..., Stream]
+) -> None:
+    data = toy_set(classes=6, each=20)
+    stream = make(data, 3, seed=7)
+    assert len({task.weight for task in stream}) > (
+        make is siblurry
+    )  # tasks of several sizes, where they may have them
+    config = make_config(learner={"method": "CosineClassifier"}, model={}, lca=1, budget={"epsilon": 8, "delta": 1e-3})
+    found = run(config, tmp_path / "r", stream=lambda _: stream)
+    learner = opened(found.certificate.parent)
+    right = learner.predict(np.asarray(data.test.x)) == data.test.y  # six classes of three rows, all in the stream
+    assert found.metrics["average_accuracy"]["mean"] == pytest.approx(right.mean())
+    assert 0.0 < right.mean() < 1.0  # neither all nor nothing, which any average would give
+
+
+def test_a_blurry_task_without_test_rows_is_left_out(tmp_path: Path) -> None:
+    data = toy_set(classes=6, each=20)
+    streams = (siblurry(data, 3, seed) for seed in range(50))
+    stream = next(one for one in streams if 0.0 in [task.weight for task in one])
+    config = make_config(learner={"method": "CosineClassifier"}, model={}, lca=1, budget={"epsilon": 8, "delta": 1e-3})
+    found = run(config, tmp_path / "r", stream=lambda _: stream)
+    assert found.metrics["average_accuracy"] is not None and found.metrics["forgetting"] is not None
+    empty = [task.weight for task in stream].index(0.0)
+    assert math.isnan(found.last_row[empty].mean) and not math.isnan(found.last_row[empty - 1].mean)

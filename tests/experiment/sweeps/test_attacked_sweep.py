@@ -1,6 +1,7 @@
 """A sweep with attacks: cells are learned, then attacked once, and one table says what was found."""
 
 import csv
+import io
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -14,17 +15,19 @@ from tacit.cli import app
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import ConfigError
 from tacit.experiment.attacks import attacked
-from tacit.experiment.attacks.results import AttackResults
+from tacit.experiment.attacks.results import AttackResults, Measurement
 from tacit.experiment.config.config import Sweep
 from tacit.experiment.config.loading import load
 from tacit.experiment.files import read
 from tacit.experiment.progress import Stop, Stopped
 from tacit.experiment.runs.resolver import make_budget
 from tacit.experiment.sweeps import attack_table, attacked_cells
+from tacit.experiment.sweeps.reference import reference
 from tacit.experiment.sweeps.sweep import cells_of, sweep
 from tacit.learners import find
 from tacit.learners.base.networks import NamedNetwork
 from tacit.presets import PRESETS
+from tacit.robustness.attacks import Attack
 
 FAST: dict[str, Any] = {
     "kind": "sweep",
@@ -83,6 +86,74 @@ def test_cells_are_attacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [cell.attacked for cell in again] == found
     with pytest.raises(AssertionError, match="attacked already"):  # other attacks are not these
         sweep(plan(radius=0.2), tmp_path / "s", processes=1)
+
+
+def test_the_ball_of_certified_accuracy_has_its_own_norm_radius_and_bound(tmp_path: Path) -> None:
+    def asked(folder: str, **more: Any) -> AttackResults:
+        made = plan(kinds=["fgsm"], certificates=200, **more)
+        learner = {"method": "NaiveDPSGD", "steps": 60, "batch": 40, "lr": 1.0}
+        base = {**FAST["base"], "seeds": 1, "learner": learner, "budget": {"epsilon": 200.0, "delta": 1e-4}}
+        one = made.model_copy(update={"cells": made.cells[1:], "base": base})
+        (cell,) = sweep(one, tmp_path / folder, processes=1)
+        assert cell.attacked is not None
+        said = printed([cell])
+        assert cell.attacked.certificate() in " ".join(said.split()), said
+        return cell.attacked
+
+    as_attacked = asked("s")
+    assert as_attacked.last("certified").mean == 0
+    assert "no change of L∞ 0.1 turns the right answer, by PixelDP's bound" in as_attacked.certificate()
+    assert "can be certified, so it is 0 whatever was learned" in as_attacked.certificate()
+    own = asked("s", certified_norm="l2", certified_radius=0.01, bound="smoothing")  # the same releases, asked anew
+    assert 0 < own.last("certified").mean <= own.last("clean").mean
+    assert "no change of L2 0.01 turns the right answer, by randomised smoothing" in own.certificate()
+    assert "whatever was learned" not in own.certificate() and (own.largest_radius or 0) > 0.01
+    norms = {(line[3], line[4], line[5]) for line in own.lines()}
+    assert norms == {("clean", "", ""), ("fgsm", "linf", 0.1), ("certified", "l2", 0.01)}
+    for wrong in ({"bound": "tight"}, {"certified_norm": "l3"}, {"certified_radius": 0}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))[-4:]):
+            plan(**wrong)
+
+
+def test_results_of_earlier_versions_are_those_of_the_same_attacks(tmp_path: Path) -> None:
+    found = sweep(plan(kinds=["fgsm"]), tmp_path / "s", processes=1)[1].attacked
+    assert found is not None
+    earlier = json.loads(json.dumps(asdict(found)))
+    del earlier["certified"], earlier["largest_radius"]
+    read_back = AttackResults.of(earlier)
+    assert read_back.measured == found.measured and "no change of L∞ 0.1" in read_back.certificate()
+    assert set(attacked._plain(plan().attacks)) == {"draws", "range", "rows", "certificates", "attacks"}
+
+
+def test_the_papers_gains_stand_beside(tmp_path: Path) -> None:
+    known = reference("hassanpour2022/attacks")
+    made = load(read(PRESETS / "hassanpour2022" / "attacks.yaml"))
+    assert isinstance(made, Sweep) and made.reference == "hassanpour2022/attacks"
+    cells = cells_of(made, tmp_path)
+    rows = [known.beside(cell.config) for cell in cells]
+    assert [row.gain for row in rows if row is not None] == [None, 9.3, 3.3, 1.65, 3.6]
+    assert sum(row.gain or 0 for row in rows[2:] if row is not None) == pytest.approx(8.55)
+    cifar = reference("hassanpour2022/attacks-cifar")
+    assert sum(row.gain or 0 for row in cifar.rows[:3]) == pytest.approx(10.2)
+    for place, cell in enumerate(cells):  # under attack 10, 20, … %
+        cell.attacked = AttackResults(
+            measured=tuple(
+                Measurement(seed=0, after_task=0, on_task=0, attack=kind, accuracy=0.1 * (place + 1))
+                for kind in ("clean", "fgsm", "pgd")
+            ),
+            tasks=("t",), seeds=(0,), columns=("clean", "fgsm", "pgd"),
+            attacks=(Attack(kind="fgsm"), Attack(kind="pgd")), answer_draws=1, flat=0.0,
+            no_certificate=None,
+        )  # fmt: skip
+    console = Console(width=200, record=True, file=io.StringIO())
+    attack_table.show(cells, console, known)
+    lines = [line.split()[-3:] for line in console.export_text().splitlines()]
+    table = [
+        line for line in lines if len(line) == 3 and line[0].endswith("%") and line[0] in ("10.0%", "20.0%", "50.0%")
+    ]
+    assert (
+        ["10.0%", "–", "–"] in table and ["20.0%", "+10.00", "+9.3"] in table and ["50.0%", "+10.00", "+3.6"] in table
+    )
 
 
 def test_a_stop_between_seeds_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

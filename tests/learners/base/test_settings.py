@@ -1,13 +1,20 @@
 """What learners are told, what they refuse, and what they say then."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from dp_accounting.dp_event import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
 from support.small_world import (
+    ALL,
     GENEROUS,
+    REPLAY,
     SIZE,
+    STEPLESS,
     facts,
     fixed,
     given,
@@ -20,9 +27,17 @@ from support.small_world import (
     uncommitted,
 )
 from tacit import Budget
-from tacit.data.stream import TaskInfo
+from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, PlanError
 from tacit.learners.base.learner import Learner
+
+DRAW_BATCHES = sorted({method: name for name, (method, _) in ALL.items() if method not in STEPLESS}.values())
+"""One of each kind."""
+
+
+def trained(name: str) -> float:
+    """The share of a task's records that a step may draw."""
+    return {"DPER": 0.5, "adaptive": 0.8, "Joint": 3}.get(name, 0.9 if name in REPLAY else 1)
 
 
 def test_tasks_may_differ_in_everything() -> None:
@@ -54,10 +69,50 @@ def test_a_list_that_is_too_short_is_a_sentence(setting: str) -> None:
 
 
 def test_a_batch_that_is_larger_than_the_task_is_a_sentence() -> None:
-    with pytest.raises(LearnerError, match=r"batch of 121 cannot be drawn from 120 units of task 'task-1'; choose one"):
-        learn(started("NaiveDPSGD", batch=121), fixed(), [0])
-    with pytest.raises(LearnerError, match="from 108 units"):  # a tenth of the units is the memory
-        learn(started("DPCL union", batch=110), fixed(), [0])
+    for name in DRAW_BATCHES:
+        most = round(trained(name) * SIZE)
+        with pytest.raises(LearnerError, match=rf"batch of {most + 1} cannot be drawn from {most} units of .*; choose"):
+            started(name, batch=most + 1)  # before a vault, a record or a charge
+    with pytest.raises(LearnerError, match=r"from 120 units of task 'task-2', the largest; choose"):
+        started("NaiveDPSGD", uneven(40, 120, 40), batch=121)
+    with pytest.raises(LearnerError, match=r"batch of 60 cannot be drawn from 40 units of task 'task-3'; choose"):
+        started("NaiveDPSGD", uneven(120, 120, 40), batch=[60, 60, 60])
+
+
+def uneven(*sizes: int) -> StreamInfo:
+    info = facts(len(sizes))
+    return replace(info, tasks=tuple(replace(one, size=size) for one, size in zip(info.tasks, sizes, strict=True)))
+
+
+@pytest.mark.parametrize("name", DRAW_BATCHES)
+def test_a_task_smaller_than_the_batch_is_read_whole(name: str) -> None:
+    sizes = (120, 40)
+    learner, vault = started(name, uneven(*sizes), **given(name, batch=50)), fixed()
+    learn(learner, vault, [0, 1], lambda task: records(task, sizes[task]))
+    billed = {grant.plan["rate"] for grant in vault.ledger.statement(1).grants if grant.kind == "gradient"}
+    if name == "Joint":  # one draw from all tasks
+        assert billed == {50 / 160}
+    else:
+        assert {50 / round(trained(name) * 120), 1.0} <= billed
+
+
+def test_plan_sampler_event_and_divisor_agree_about_a_small_task() -> None:
+    learner, vault = (
+        started("NaiveDPSGD", uneven(40, 120), **given("NaiveDPSGD", steps=None, epochs=3, batch=80)),
+        fixed(),
+    )
+    plan = replace(learner.plan(learner.stream_.tasks[0]), clip=0.01)  # type: ignore[attr-defined]
+    assert (plan.rate, plan.steps) == (1.0, 3)  # a pass is one step
+    assert plan.event == SelfComposedDpEvent(PoissonSampledDpEvent(1.0, GaussianDpEvent(plan.noise)), 3)
+    x, y = np.ones((40, 6), dtype=np.float32), np.zeros(40, dtype=np.int64)
+    block = take(vault, learner.stream_, 0, (x, y), learner.budget)
+    grant = vault.grant(block, plan, learner.model_, learner.loss_)
+    assert grant.expected_batch == 40
+    loss = torch.nn.functional.cross_entropy(learner.model_(torch.ones(1, 6)), torch.zeros(1, dtype=torch.long))
+    one = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(learner.model_.parameters()))])
+    for _ in grant:  # equal records, each clipped: how many were read can be counted
+        read = 40 * torch.cat([g.flatten() for g in grant.gradient().values()]) @ one / (one.norm() * plan.clip)
+        assert float(read) == pytest.approx(40, abs=5 * plan.noise)
 
 
 def explicit(name: str, steps: int, noise: float) -> Learner:

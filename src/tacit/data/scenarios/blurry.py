@@ -2,6 +2,10 @@
 
 Every sample of a class in the stream is in exactly one task. The public labels of a task are its disjoint classes and
 all blurry classes, since any of these may occur in it; a task with neither has the labels of the whole stream.
+
+Test samples are shared out like train samples: of a class, every task tests the share that it trains on (`shared_out`).
+Each test sample of the stream's classes is so in exactly one task, and an average over tasks, weighted by their numbers
+of test samples, is the accuracy on all of them: a class counts once, in however many tasks it occurs.
 """
 
 from collections.abc import Sequence
@@ -10,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.data.label_positions import positions
-from tacit.data.samples import DataSet, Rows
-from tacit.data.scenarios.task import Limit, cut, generator, limited, nominal, of_labels, stream
+from tacit.data.samples import DataSet, Rows, Samples
+from tacit.data.scenarios.task import Limit, cut, generator, limited, nominal, stream
 from tacit.data.stream import Label, Stream, TaskInfo, whole
 from tacit.errors import DataError
 
@@ -41,7 +45,9 @@ def iblurry(
         blurry: M, in percent of the samples of a blurry class.
         limit: Random records per task.
     """
-    blur = iblurry_rows(_positions(data), len(data.labels), tasks, generator(seed, "iblurry"), disjoint, blurry)
+    blur = iblurry_rows(
+        _positions(data.train, data), len(data.labels), tasks, generator(seed, "iblurry"), disjoint, blurry
+    )
     return _stream(f"iblurry-{data.name}", data, blur, seed, limit)
 
 
@@ -60,7 +66,9 @@ def siblurry(
         blurry: M, in percent of the blurry samples.
         limit: Random records per task.
     """
-    blur = siblurry_rows(_positions(data), len(data.labels), tasks, generator(seed, "siblurry"), disjoint, blurry)
+    blur = siblurry_rows(
+        _positions(data.train, data), len(data.labels), tasks, generator(seed, "siblurry"), disjoint, blurry
+    )
     return _stream(f"siblurry-{data.name}", data, blur, seed, limit)
 
 
@@ -122,20 +130,48 @@ def siblurry_rows(
 def _stream(name: str, data: DataSet, blur: Blur, seed: int, limit: Limit) -> Stream:
     soft = np.sort(_joined(blur.blurry))
     whole_stream = np.sort(_joined([*blur.disjoint, soft]))
+    tests = _tests(data, blur, generator(seed, "blurry-test"))
 
     def task(number: int) -> tuple[TaskInfo, Rows, Rows | None]:
         classes = _joined([np.sort(blur.disjoint[number]), soft])
         labels: tuple[Label, ...] = tuple(data.labels[label] for label in (classes if len(classes) else whole_stream))
         rows = limited(blur.rows[number], limit, seed, number)
         info = TaskInfo(name=f"blurry-{number + 1}", number=number, labels=labels, size=nominal(rows))
-        return info, rows, of_labels(data.test, labels)
+        return info, rows, tests[number]
 
-    return stream(name, data.shape, (cut(data, *task(number)) for number in range(len(blur.rows))))
+    weights = [1.0 if test is None else float(len(test)) for test in tests]
+    return stream(name, data.shape, (cut(data, *task(number), weight=weights[number]) for number in range(len(tests))))
 
 
-def _positions(data: DataSet) -> Rows:
-    """The position of each train label in the public label set."""
-    return positions(data.train.y, data.labels)
+def shared_out(y: Rows, rows: Sequence[Rows], test_y: Rows, rng: np.random.Generator) -> list[Rows]:
+    """The test rows of each task: of every class, random ones in proportion to the train rows that the tasks have.
+
+    Args:
+        y: The class of each train row.
+        rows: The train rows of each task.
+        test_y: The class of each test row. A test row of a class without a train row in any task is in no task.
+        rng: Chooses which of a class's test rows a task gets.
+    """
+    parts: list[list[Rows]] = [[] for _ in rows]
+    for label in np.unique(y[_joined(rows)]):
+        counts = np.array([np.count_nonzero(y[mine] == label) for mine in rows])
+        shuffled = rng.permutation(_rows_of(test_y, label))
+        ends = np.rint(len(shuffled) * np.cumsum(counts) / counts.sum()).astype(np.int64)
+        for own, given in zip(parts, np.split(shuffled, ends[:-1]), strict=True):
+            own.append(given)
+    return [np.sort(_joined(own)) for own in parts]
+
+
+def _tests(data: DataSet, blur: Blur, rng: np.random.Generator) -> Sequence[Rows | None]:
+    """The test rows of each task; None without a test set."""
+    if data.test is None:
+        return [None] * len(blur.rows)
+    return shared_out(_positions(data.train, data), blur.rows, _positions(data.test, data), rng)
+
+
+def _positions(samples: Samples, data: DataSet) -> Rows:
+    """The position of each sample's label in the public label set."""
+    return positions(samples.y, data.labels)
 
 
 def _rows_of(y: Rows, classes: Rows) -> Rows:

@@ -25,6 +25,7 @@ def cut(
     through: Map | None = None,
     ids: Array | None = None,
     names: Array | None = None,
+    weight: float = 1.0,
 ) -> Task:
     """Makes the task of these rows.
 
@@ -36,6 +37,7 @@ def cut(
         through: A public map, applied to train and test features.
         ids: The units of all train rows, where they are named.
         names: The label of each position, where it is not that of the data set.
+        weight: The weight of the task's accuracy in averages over tasks.
     """
 
     def labels(samples: Samples, chosen: Rows) -> Array:
@@ -50,7 +52,7 @@ def cut(
         assert data.test is not None and test is not None
         return np.asarray(Features(store=data.test.x, rows=test, through=through)), labels(data.test, test)
 
-    return Task(info=info, records=records, test=None if test is None else tests)
+    return Task(info=info, records=records, test=None if test is None else tests, weight=weight)
 
 
 @dataclass(frozen=True, kw_only=True)

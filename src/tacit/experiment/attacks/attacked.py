@@ -37,7 +37,7 @@ from tacit.models.noisy import Noisy
 from tacit.plugins import only_code
 from tacit.privacy.vault.intake.isolation import is_random
 from tacit.robustness.attacks import attack, flat
-from tacit.robustness.certified_accuracy import certify, why_not
+from tacit.robustness.certified_accuracy import certify, largest_radius, why_not
 
 KEPT = "attacks.json"
 """In the folder of a seed: the attacks on its releases and their results."""
@@ -92,6 +92,8 @@ def _kept(folder: SeedFolder, section: AttackSection) -> AttackResults | None:
 def _plain(section: AttackSection) -> Any:
     """The attacks as JSON reads them back."""
     plan = section.model_dump(include={"draws", "range", "rows", "certificates"})
+    # Left out where they are not set, so that earlier results stay those of the same attacks.
+    plan |= section.model_dump(include={"bound", "certified_norm", "certified_radius"}, exclude_defaults=True)
     return json.loads(json.dumps(plan | {"attacks": [asdict(attack) for attack in section.attacks()]}))
 
 
@@ -111,11 +113,13 @@ def _attack_seed(
         tasks=tuple(seed.info(number).name for number in seed.tasks),
         first=seed.tasks.start,
         seeds=(folder.seed,),
-        columns=(CLEAN, *(attack.kind for attack in seed.attacks), *([CERTIFIED] if seed.certifies else [])),
+        columns=(CLEAN, *(attack.kind for attack in seed.attacks), *([CERTIFIED] if seed.certified else [])),
         attacks=seed.attacks,
         answer_draws=max((layer.draws for layer in layers), default=1),
         flat=seed.flat(),
         no_certificate=seed.reason,
+        certified=seed.certified,
+        largest_radius=seed.largest_radius(),
     )
     if keep:
         write_json(folder.path / KEPT, {"asked": _plain(section), "found": asdict(results)})
@@ -141,8 +145,9 @@ class _AllReleases:
         draws = section.draws or (NOISY_DRAWS if is_random(self.learner.model_) else 1)
         span = section.range or _span([x for x, _ in self.rows.values()])
         self.attacks = tuple(replace(planned, draws=draws, range=span) for planned in section.attacks())
-        self.reason = self._why_not() if section.certificates else "certificates were not asked for"
-        self.certifies = self.reason is None and bool(self.attacks)
+        asked = section.certified()
+        self.reason = "certificates were not asked for" if asked is None else self._why_not()
+        self.certified = asked if self.reason is None else None
 
     def _tasks(self, config: Config, stream: Stream) -> range:
         """The tasks whose test sets are read."""
@@ -171,6 +176,15 @@ class _AllReleases:
         self._restore(self.tasks[-1])
         reasons = (why_not(self.learner, self.tests.asked(task)) for task in self.tasks)
         return next((reason for reason in reasons if reason is not None), None)
+
+    def largest_radius(self) -> float | None:
+        """An upper bound of every certified radius of the last release, over the tasks; None without certificates."""
+        if (ball := self.certified) is None:
+            return None
+        asked = dict.fromkeys(self.tests.asked(task) for task in self.tasks)
+        return max(
+            largest_radius(self.learner, task, norm=ball.norm, draws=ball.draws, bound=ball.bound) for task in asked
+        )
 
     def flat(self) -> float:
         """The share of all rows that the last release classifies correctly and that have no gradient to follow."""
@@ -210,10 +224,9 @@ class _AllReleases:
         yield CLEAN, self._accuracy(x, y, task)
         for planned in self.attacks:
             yield planned.kind, self._accuracy(attack(self.learner, x, y, planned, given), y, task)
-        if self.certifies:
-            first = self.attacks[0]
-            certified = certify(self.learner, x, given, norm=first.norm, draws=self.section.certificates)
-            yield CERTIFIED, certified.accuracy(y, first.radius)
+        if (ball := self.certified) is not None:
+            radii = certify(self.learner, x, given, norm=ball.norm, draws=ball.draws, bound=ball.bound)
+            yield CERTIFIED, radii.accuracy(y, ball.radius)
 
     def _accuracy(self, x: Tensor, y: Tensor, task: int) -> float:
         # Another random stream than that of the attacks: what fools one draw of noise has to fool others.

@@ -12,6 +12,7 @@ import numpy as np
 from tacit import metrics
 from tacit.errors import ConfigError
 from tacit.robustness.attacks import Attack
+from tacit.robustness.certified_accuracy import CertifiedBall
 
 CLEAN, CERTIFIED = "clean", "certified"
 LINE = ("seed", "after_task", "on_task", "attack", "norm", "radius", "accuracy")
@@ -48,6 +49,11 @@ class AttackResults:
     """Why nothing is certified."""
     first: int = 0
     """The number of the first of the tasks: of an endless stream, the last ones are attacked."""
+    certified: CertifiedBall | None = None
+    """The ball of certified accuracy; None if nothing is certified, and in results of earlier versions, where it is
+    that of the attacks."""
+    largest_radius: float | None = None
+    """An upper bound of every certified radius, which the noise and its draws set; None where it is not known."""
 
     def matrix(self, seed: int, column: str) -> np.ndarray:
         """Accuracy after each task on each task, NaN where it was not measured."""
@@ -85,6 +91,21 @@ class AttackResults:
             )
         return said
 
+    def certificate(self) -> str:
+        """What certified accuracy says, in a sentence."""
+        ball = self._ball()
+        said = f"{ball.describe()}, at 95% a record; it is about the mean over all noise"
+        if self.largest_radius is not None and self.largest_radius < ball.radius:
+            said += (
+                f"; with this noise and {ball.draws} draws no radius above {self.largest_radius:.2g} can be certified, "
+                "so it is 0 whatever was learned"
+            )
+        return said
+
+    def _ball(self) -> CertifiedBall:
+        first = self.attacks[0]
+        return self.certified or CertifiedBall(norm=first.norm, radius=first.radius)
+
     def row(self) -> dict[str, float | None]:
         """One line of a table of runs: after the last task."""
         out: dict[str, float | None] = {}
@@ -98,7 +119,8 @@ class AttackResults:
         """One for every accuracy, as `LINE` has it."""
         norm, radius = (self.attacks[0].norm, self.attacks[0].radius) if self.attacks else ("", "")
         for one in self.measured:
-            how = ("", "") if one.attack == CLEAN else (norm, radius)
+            ball = self._ball() if one.attack == CERTIFIED else None
+            how = ("", "") if one.attack == CLEAN else (norm, radius) if ball is None else (ball.norm, ball.radius)
             yield (one.seed, one.after_task + 1, one.on_task + 1, one.attack, *how, one.accuracy)
 
     @classmethod
@@ -107,7 +129,10 @@ class AttackResults:
         attacks = [one | {"range": one["range"] and tuple(one["range"])} for one in plain["attacks"]]
         lists = {key: tuple(plain[key]) for key in ("tasks", "seeds", "columns")}
         measured = tuple(Measurement(**one) for one in plain["measured"])
-        return cls(**{**plain, **lists, "measured": measured, "attacks": tuple(Attack(**one) for one in attacks)})
+        ball = plain.get("certified")
+        certified = None if ball is None else CertifiedBall(**ball)
+        made = {"measured": measured, "attacks": tuple(Attack(**one) for one in attacks), "certified": certified}
+        return cls(**{**plain, **lists, **made})
 
     @classmethod
     def together(cls, seeds: Sequence["AttackResults"]) -> "AttackResults":

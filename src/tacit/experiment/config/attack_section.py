@@ -5,7 +5,9 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from tacit.experiment.config.validation import FixedSection
+from tacit.models.lipschitz import known_norm
 from tacit.robustness.attacks import Attack
+from tacit.robustness.certified_accuracy import Bound, CertifiedBall
 
 
 class AttackSection(FixedSection):
@@ -28,11 +30,28 @@ class AttackSection(FixedSection):
     """Number of random records of each test set. None: all."""
     certificates: int = Field(default=1000, ge=0)
     """Noise draws of a robustness certificate. 0: no certificates."""
+    bound: Bound = "pixeldp"
+    """How a certificate is computed from the draws. smoothing: never smaller, of the same noise."""
+    certified_norm: str | None = None
+    """The norm of certified accuracy. None: that of the attacks. A noise layer reaches farthest in its own norm."""
+    certified_radius: float | None = Field(default=None, gt=0)
+    """The radius of certified accuracy. None: that of the attacks."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         self.attacks()  # an attack checks its settings when it is made
+        self.certified()
         return self
+
+    def certified(self) -> CertifiedBall | None:
+        """The ball of certified accuracy; None where no certificates are asked for."""
+        ball = CertifiedBall(
+            norm=known_norm(self.certified_norm or self.norm),
+            radius=self.certified_radius or self.radius,
+            bound=self.bound,
+            draws=max(1, self.certificates),
+        )
+        return ball if self.certificates else None
 
     def attacks(self) -> tuple[Attack, ...]:
         """The attacks, one for each kind."""

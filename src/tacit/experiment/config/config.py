@@ -268,18 +268,23 @@ class Config(FixedSection):
 
 
 class Accumulation(OpenSection):
-    """Claimed and certified ε over tasks, computed without data or a learner."""
+    """Curves over tasks that follow from plans, computed without data or training."""
 
     section = "curves"
-    kind: Literal["accumulation", "accounting"]
+    kind: Literal["accumulation", "accounting", "consumption"]
     name: str
     description: str = ""
 
     def target(self) -> tuple[str, Callable[..., Any], set[str]]:
-        from tacit.experiment.papers import accounting, accumulation
+        from tacit.experiment.papers import accounting, accumulation, consumption
 
-        make: Callable[..., Any] = accounting.run if self.kind == "accounting" else accumulation.run
-        return f"the {self.kind} of losses", make, {"folder", "progress"}
+        makers: dict[str, Callable[..., Any]] = {
+            "accumulation": accumulation.run,
+            "accounting": accounting.run,
+            "consumption": consumption.run,
+        }
+        what = "the consumption of records" if self.kind == "consumption" else f"the {self.kind} of losses"
+        return what, makers[self.kind], {"folder", "progress"}
 
 
 class Sweep(FixedSection):

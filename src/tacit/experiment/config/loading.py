@@ -75,6 +75,7 @@ def checked(values: Mapping[str, Any]) -> Config | Accumulation | Sweep:
         "accumulation": Accumulation,
         "endless": Endless,
         "accounting": Accumulation,
+        "consumption": Accumulation,
         "sweep": Sweep,
     }
     kind = values.get("kind", "run")

@@ -6,6 +6,7 @@ before the first, and cost the budget in all. No record is both learned from and
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -256,10 +257,12 @@ def query_notice(noise: float) -> str:
     )
 
 
-def mean_of_learned(accuracies: Accuracies, number: int) -> float | None:
-    """The mean over the tasks learned so far; None if one of them is not measured."""
-    known = [accuracy for accuracy in accuracies[: number + 1] if accuracy is not None]
-    return math.fsum(known) / len(known) if len(known) == number + 1 else None
+def mean_of_learned(accuracies: Accuracies, number: int, weights: Sequence[float]) -> float | None:
+    """The weighted mean over the tasks learned so far; None if one of them is not measured."""
+    learned = [(value, weight) for value, weight in zip(accuracies[: number + 1], weights, strict=False) if weight > 0]
+    if not learned or any(value is None for value, _ in learned):
+        return None
+    return math.fsum((value or 0.0) * weight for value, weight in learned) / math.fsum(weight for _, weight in learned)
 
 
 def _bytes(x: Tensor) -> int:

@@ -117,7 +117,7 @@ class FiniteLoop(TaskLoop):
             recertify(self._release_path(task), self.learner.certify(block, self.vault))
         self._delete_features(task)
         self.folder.note({"task": task.number, "settled": True})
-        accuracy = mean_of_learned(self.accuracies, task.number)
+        accuracy = mean_of_learned(self.accuracies, task.number, self.plan.weights)
         self.reporter.report("task", task=task.number, name=task.name, accuracy=accuracy)
         return block
 

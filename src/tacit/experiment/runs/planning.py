@@ -88,6 +88,11 @@ class SeedPlan:
         return self.folder.released(self.stream.info.tasks)
 
     @property
+    def weights(self) -> list[float]:
+        """The weight of each task's accuracy in averages over tasks."""
+        return [task.weight for task in self.stream]
+
+    @property
     def part(self) -> str:
         """The part of a task's records that the learner receives, after the test part and the label query are cut."""
         parts = [part for part in (self.evaluation.part, self.labels.part) if part not in (None, "all")]
@@ -118,6 +123,7 @@ def end_note(plan: SeedPlan, last: int) -> dict[str, Any]:
         "held": plan.held_out.summary(plan.vault, plan.folder.path),
         "tasks": names[:last],
         "left": names[last:],
+        **({"weights": plan.weights} if set(plan.weights) != {1.0} else {}),
         "ledger": {"id": plan.vault.ledger.id, "head": {"seq": head.seq, "hash": head.hash}},
     }
 

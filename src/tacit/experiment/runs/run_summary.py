@@ -73,6 +73,12 @@ class SeedLog:
         )
 
     @property
+    def weights(self) -> list[float] | None:
+        """The weight of each task that was learned in averages over tasks; None if all are alike."""
+        given: list[float] | None = self.end.get("weights")
+        return None if given is None else given[: len(self.accuracy)]
+
+    @property
     def matrix(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """a[t, j], NaN where it was not measured."""
         return np.array([_floats(self.accuracy[after]) for after in sorted(self.accuracy)])
@@ -166,13 +172,13 @@ def figures(config: Config, folder: RunFolder, logs: Sequence[SeedLog], tasks: S
         "caveats": end.get("caveats", []),
         "accuracy": end["accuracy_from"],
         "accuracy_noise": end.get("accuracy_noise"),
-        "average_accuracy": over_seeds(lambda log: metrics.average_accuracy(log.matrix)),
-        "forgetting": over_tasks(lambda log: metrics.forgetting(log.matrix)),
-        "worst_forgetting": over_tasks(lambda log: metrics.worst_forgetting(log.matrix)),
+        "average_accuracy": over_seeds(lambda log: metrics.average_accuracy(log.matrix, log.weights)),
+        "forgetting": over_tasks(lambda log: metrics.forgetting(log.matrix, log.weights)),
+        "worst_forgetting": over_tasks(lambda log: metrics.worst_forgetting(log.matrix, log.weights)),
         "lca": _lca(logs, config.lca),
-        "bwt": over_tasks(lambda log: metrics.backward_transfer(log.matrix)),
+        "bwt": over_tasks(lambda log: metrics.backward_transfer(log.matrix, log.weights)),
         "fwt": _fwt(logs) if end["sequential"] else None,
-        "a_auc": over_seeds(lambda log: metrics.a_auc(metrics.average_curve(log.matrix))),
+        "a_auc": over_seeds(lambda log: metrics.a_auc(metrics.average_curve(log.matrix, log.weights))),
         "consumption": record_counts.totals([log.consumption for log in logs]),
         "epsilon_claimed": _worst([log.end["claimed"] for log in logs]),
         "epsilon_certified": certified,
@@ -232,13 +238,13 @@ def _lca(logs: Sequence[SeedLog], beta: int) -> dict[str, Any] | None:
 def _fwt(logs: Sequence[SeedLog]) -> Figure | None:
     if any(log.untrained is None for log in logs):
         return None
-    return figure([metrics.forward_transfer(log.matrix, _floats(log.untrained or [])) for log in logs])
+    return figure([metrics.forward_transfer(log.matrix, _floats(log.untrained or []), log.weights) for log in logs])
 
 
 def average_curves(config: Config, folder: RunFolder) -> list[list[float]]:
     """Of each seed of a finished run: the average accuracy after each task; none where it was not asked for."""
     logs = _logs(config, folder)
-    return [metrics.average_curve(log.matrix) for log in logs] if logs[0].end["accuracy_from"] else []
+    return [metrics.average_curve(log.matrix, log.weights) for log in logs] if logs[0].end["accuracy_from"] else []
 
 
 def _certified(certificates: Sequence[Certificate]) -> tuple[dict[str, Any] | None, str]:

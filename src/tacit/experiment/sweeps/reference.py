@@ -32,6 +32,8 @@ class Printed:
     af: Sequence[float | None] | None
     where: Mapping[str, Any] = field(default_factory=dict)
     """Other settings of a corresponding run, by key; any: a value that is not null."""
+    gain: float | None = None
+    """The accuracy under attack, as a mean over attacks, above that of the cell before it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,9 @@ class GradientSettings:
     epochs: Each[float] | None = None
     """Instead of steps (which is then None): round(epochs · size / batch) steps, from the public nominal size."""
     batch: Each[float] = 100
-    """Expected number of units in a step; divided by the nominal size it is the sampling rate."""
+    """Expected number of units in a step; divided by the nominal size it is the sampling rate. A task with fewer units
+    is read whole in every step (rate 1). A batch larger than every task is refused, and so is one that a list gives to
+    a smaller task."""
     lr: Each[float] = 0.1
     """Learning rate."""
     rule: Literal["sgd", "adam"] = "sgd"
@@ -55,8 +57,8 @@ class GradientSettings:
         return task.size
 
     def rate_in(self, task: TaskInfo) -> float:
-        """Sampling rate of a task's steps."""
-        return rate_of(at(self.batch, task, "batch"), self.train_size(task), task)
+        """Sampling rate of a task's steps: of the batch, or of the whole task if that is smaller."""
+        return rate_of(at(self.batch, task, "batch"), self.train_size(task))
 
     def steps_in(self, task: TaskInfo) -> int:
         """Number of steps in a task."""
@@ -113,10 +115,22 @@ class GradientSettings:
                     f"{name} has a value for each of {len(value)} tasks, and the stream {stream.name!r} is endless; "
                     "give one number for all tasks"
                 )
+        self._check_batch(stream.tasks)
         for task in stream.tasks:
-            self.rate_in(task), self.steps_in(task), at(self.lr, task, "lr")
+            self.steps_in(task), at(self.lr, task, "lr")
             if self.noise is not None:
                 at(self.noise, task, "noise")
+
+    def _check_batch(self, tasks: Sequence[TaskInfo]) -> None:
+        """Refuses a batch for all tasks that is larger than the largest, and one for a task that is larger than it."""
+        single = not isinstance(self.batch, Sequence)
+        for task in (max(tasks, key=self.train_size),) if single else tasks:
+            batch, size = at(self.batch, task, "batch"), self.train_size(task)
+            if not 0 < batch <= size:
+                raise LearnerError(
+                    f"an expected batch of {batch:g} cannot be drawn from {size:g} units of task {task.name!r}"
+                    f"{', the largest' if single and len(tasks) > 1 else ''}; choose one above 0 and at most {size:g}"
+                )
 
     def optimizer_for(
         self, model: nn.Module, task: TaskInfo, *, momentum: float | None = None
@@ -211,14 +225,9 @@ def at(value: Each[T], task: TaskInfo, name: str) -> T:
     return value[task.number]
 
 
-def rate_of(batch: float, size: float, task: TaskInfo) -> float:
-    """The sampling rate of an expected batch."""
-    if not 0 < batch <= size:
-        raise LearnerError(
-            f"an expected batch of {batch:g} cannot be drawn from {size:g} units of task {task.name!r}; "
-            f"choose one above 0 and at most {size:g}"
-        )
-    return batch / size
+def rate_of(batch: float, size: float) -> float:
+    """The sampling rate of an expected batch; 1 if there are fewer units. It depends on declared sizes only."""
+    return min(1.0, batch / size)
 
 
 def affordable(plan: GradientPlan, budget: Budget, times: int) -> GradientPlan:

@@ -63,7 +63,7 @@ class InitialTraining:
         """One network's passes over the held-out tasks, with the batch (and the noise, if given) of the stream's first
         task. The passes of all networks together fit the budget."""
         member, first = self.member, self.member.stream_.tasks[0]
-        rate = rate_of(at(member.batch, first, "batch"), self._held().size, first)
+        rate = rate_of(at(member.batch, first, "batch"), self._held().size)
         steps = max(1, round(self.epochs / rate))
         return member.plan_for(first, member.budget, self.learners or 1, rate=rate, steps=steps)
 
