@@ -50,7 +50,16 @@ class Admission:
         if through is not None:
             through.check()
             shape, features = through.shape, partial(through.apply, task=declared.task)
-        read = partial(records.read, source, keys.identity_key, declared.records_per_unit, shape, features)
+        read = partial(
+            records.read,
+            source,
+            keys.identity_key,
+            declared.records_per_unit,
+            shape,
+            features,
+            ids=declared.has_ids,
+            integers=declared.integers and through is None,
+        )
         admitted = read() if declared.public else guarded(read, _SOURCE)
         if declared.budget.unit is Unit.PERSON and not admitted.has_ids:
             raise VaultError("the budget protects persons, so the source must say whose each record is: (x, y, ids)")

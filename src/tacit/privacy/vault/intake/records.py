@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tacit.data.label_positions import positions
 from tacit.data.stream import Label
-from tacit.privacy.vault.sources.source import Source, open_source
+from tacit.privacy.vault.sources.source import Source, column, open_source
 
 Names = NDArray[np.uint64]
 
@@ -102,6 +102,9 @@ def read(
     records_per_unit: int,
     shape: tuple[int, ...] | None = None,
     through: Callable[[Source], Tensor] | None = None,
+    *,
+    ids: bool = False,
+    integers: bool = False,
 ) -> Records:
     """Reads the records of a source, grouped by unit.
 
@@ -114,8 +117,10 @@ def read(
         records_per_unit: The declared bound.
         shape: The declared shape of one record of the source, where there is one.
         through: Computes the features of all records of the opened source; None takes the records as they are.
+        ids: See `open_source`.
+        integers: See `open_source`.
     """
-    opened = open_source(source, shape)
+    opened = open_source(source, shape, ids=ids, integers=integers)
     owners = None if opened.ids is None else _hash_ids(opened.ids, key)
     origin = content = _hash_records(opened.fetch, opened.labels, key, owners)
     fetch = opened.fetch
@@ -152,6 +157,7 @@ def to_tensors(records: Records) -> dict[str, Tensor]:
         "fingerprint": torch.frombuffer(bytearray(bytes.fromhex(records.fingerprint)), dtype=torch.uint8),
         "has_ids": torch.tensor([records.has_ids]),
         "single": torch.tensor([records.single]),
+        "mixed": torch.tensor([records.y.dtype.kind == "O"]),
     }
 
 
@@ -160,10 +166,11 @@ def from_tensors(tensors: dict[str, Tensor]) -> Records:
     x = tensors["x"]
     labels = [ast.literal_eval(bytes(row.tolist()).rstrip(b"\0").decode()) for row in tensors["y"]]
     fingerprint = bytes(tensors["fingerprint"].tolist()).hex()
+    mixed = "mixed" in tensors and bool(tensors["mixed"])
     return Records(
         fetch=lambda rows: x[rows],
         rows=torch.arange(len(x)),
-        y=np.asarray(labels) if labels else np.zeros(0, dtype=np.int64),
+        y=column(labels, "y") if mixed else np.asarray(labels) if labels else np.zeros(0, dtype=np.int64),
         starts=tensors["starts"].numpy(),
         names=tensors["names"].numpy().view(np.uint64),
         fingerprint=fingerprint,

@@ -125,8 +125,8 @@ def check_training(read: Read, records: Records, model: nn.Module, loss: Loss, c
         with torch.no_grad():
             rows = read.through(beside(read.through, rows))
     labels = read.block.labels
-    if labels is None and records.y.dtype.kind == "f":
-        y = torch.zeros((_ROWS, *records.y.shape[1:]), dtype=torch.from_numpy(records.y[:0]).dtype)
+    if labels is None and records.y.dtype.kind in "fO":
+        y = torch.zeros(_ROWS, dtype=torch.float64 if records.y.dtype.kind == "O" else torch.from_numpy(records.y[:0]).dtype)
     else:
         most = max(1, len(labels or (0,)))
         # The last label too: the model must have an output for it.
