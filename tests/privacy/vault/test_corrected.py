@@ -179,7 +179,7 @@ class Source:
 def test_a_rule_that_is_asked_about_private_records_is_paid_for(tmp_path: Path) -> None:
     """Otherwise whether the reservation was given back would tell that a record made it fail."""
     vault, source = Vault(Ledger(tmp_path / "ledger"), store=tmp_path / "store"), Source()
-    facts = Declared(stream="s", task="t", budget=Budget(epsilon=50.0, delta=1e-5), size=40, labels=range(2))
+    facts = Declared(stream="s", task="t", budget=Budget(epsilon=50.0, delta=1e-5), size=40, labels=range(2), shape=(5,))
     block = vault.admit(source, facts)
     with pytest.raises(VaultError, match="rule of a read fails on synthetic records: AttributeError"):
         vault.grant([Read(block, select=lambda x, y: x.nothing)], PLAN, nn.Linear(5, 2), cross_entropy)

@@ -28,7 +28,8 @@ class Declared:
         other: A label of the set that records outside it get instead of being skipped.
         shape: The shape of one record's features. Arrays tell it; a list, Dataset or iterable does not.
         ids: Whether the records of a Dataset or iterable come with ids, as (x, y, id), by which bounds are enforced.
-            None: they do if the budget protects persons. Arrays tell it: (x, y, ids).
+            None: they do if the budget protects persons, or a unit may have several records. Without it ids are not
+            looked at. Arrays tell it: (x, y, ids).
         integers: Whether the features in a list, Dataset or iterable are whole numbers, such as tokens; otherwise each
             record becomes float32.
         tasks_per_unit: The largest number of tasks of the stream that one unit may be in.
@@ -74,7 +75,7 @@ class Declared:
     @property
     def has_ids(self) -> bool:
         """Whether the records of a Dataset or iterable are declared to come with ids."""
-        return self.budget.unit is Unit.PERSON if self.ids is None else self.ids
+        return self.budget.unit is Unit.PERSON or self.records_per_unit > 1 if self.ids is None else self.ids
 
 
 def label_set(labels: Any) -> tuple[Label, ...]:
