@@ -84,14 +84,15 @@ def test_the_first_record_does_not_decide_whether_there_are_ids() -> None:
         assert not records.has_ids and records.units == 6 + len(first)
 
 
-@pytest.mark.parametrize("odd", ["a", None, [1], 10**400, 3, float("nan")])
+@pytest.mark.parametrize("odd", ["a", None, [1], pytest.param(10**400, id="huge"), 3, float("nan")])
 def test_a_target_of_another_kind_refuses_nothing_and_changes_no_other(odd: Any) -> None:
     """Whether a grant is refused costs nothing, so it must not depend on a record."""
     seen = []
     for y in ([0.5] * 5, [0.5] * 5 + [odd]):
         vault, records = admitted((np.zeros((len(y), 3), dtype=np.float32), y), labels=None, budget=WIDE)
         block = vault.find("s", "t")
-        model = nn.Linear(3, 1, bias=True)
+        torch.manual_seed(0)
+        model = nn.Linear(3, 1)
         plan = GradientPlan(rate=1.0, steps=1, noise=1e-4, clip=0.1)
         grant = vault.grant(block, plan, model, lambda out, t: (out[:, 0] - t).square())
         seen.append(grant.gradient()["bias"] * 60)
@@ -107,7 +108,7 @@ def test_kept_targets_are_read_one_by_one_again(tmp_path: Path) -> None:
         before = vault._admission.records(block)
         vault.keep(block)
         after = vault._admission.records(Vault(ledger, tmp_path / "store").reopen(block))
-        assert after.digest == before.digest or sorted(map(str, after.y)) == sorted(map(str, before.y))
+        assert after.digest == before.digest
         assert [type(value) for value in after.y.tolist()] == [type(value) for value in before.y.tolist()]
 
 
