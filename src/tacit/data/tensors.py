@@ -20,7 +20,7 @@ def tensor(x: Any, shape: tuple[int, ...] | None = None, *, integers: bool = Fal
 
     Args:
         x: A tensor, an array or a list of rows.
-        shape: The declared shape of one row. With it, a list is converted by `rows`; without it, its rows must be alike.
+        shape: The declared shape of one row. A list is then converted by `rows`; otherwise its rows must be alike.
         integers: See `rows`.
 
     Raises:

@@ -15,7 +15,7 @@ from tacit.errors import BudgetExceeded, PlanError, VaultError
 from tacit.privacy.accounting.calibrate import fits
 from tacit.privacy.accounting.events import compose
 from tacit.privacy.ledger.limits.policy import Policy
-from tacit.privacy.vault import Constant, FromData, LabelSpace, Learned, Prior
+from tacit.privacy.vault import Constant, FromData, LabelPlan, LabelSpace, Learned, Prior
 from tacit.privacy.vault.label_spaces import under
 
 QUIET = SumPlan(noise=1e-3, clip=2.0)

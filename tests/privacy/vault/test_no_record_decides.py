@@ -19,8 +19,8 @@ PERSON = Budget(epsilon=1e9, delta=1e-5, unit="person")
 HALVES = [[0.5, 0.25, 0.5]] * 6
 IMAGES = [np.full((1, 2, 2), 51, dtype=np.uint8)] * 6
 ODD: list[Any] = [
-    [0, 0, 0], np.zeros(3, dtype=np.float16), np.zeros(4), np.zeros(3, dtype=np.uint8), torch.zeros(3, dtype=torch.bool),
-    "text", None, [1, [2]], np.zeros(3, dtype=complex),
+    [0, 0, 0], np.zeros(3, dtype=np.float16), np.zeros(4), np.zeros(3, dtype=np.uint8),
+    torch.zeros(3, dtype=torch.bool), "text", None, [1, [2]], np.zeros(3, dtype=complex),
 ]  # fmt: skip
 
 

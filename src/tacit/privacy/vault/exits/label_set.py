@@ -13,8 +13,6 @@ Formal guarantees
 import hashlib
 import math
 
-import numpy as np
-
 from tacit.data.stream import Label
 from tacit.gradients.exact import BITS
 from tacit.privacy.randomness import grid

@@ -36,6 +36,7 @@ class Records:
         fingerprint: A keyed hash of all records, independent of their order.
         origin: The same of the records before a feature map; it recognises the same data under another name.
         has_ids: Whether the source names the units, so that their bounds are enforced rather than assumed.
+        lazy: Whether features are read from the source when they are fetched; otherwise they are in memory.
         single: Whether the declared bound is one record per unit. This public fact, and never the records, decides how
             units are computed: otherwise one unit could change the arithmetic of all others.
     """
@@ -49,6 +50,7 @@ class Records:
     origin: str
     has_ids: bool
     single: bool
+    lazy: bool = False
 
     @property
     def units(self) -> int:
@@ -90,6 +92,13 @@ class Records:
             return self.only_records(inside)
         y = [label if known else other for label, known in zip(self.y.tolist(), inside.tolist(), strict=True)]
         return replace(self, y=np.asarray(y)) if y else self
+
+    def hold_alone(self) -> None:
+        """Lets go of the features of other records, which this block was split from."""
+        if not self.lazy:
+            x = self.features(torch.arange(len(self.rows)))
+            object.__setattr__(self, "fetch", lambda rows: x[rows])
+            object.__setattr__(self, "rows", torch.arange(len(x)))
 
     def _subset(self, keep: NDArray[np.bool_], counts: NDArray[np.int64], names: Names) -> "Records":
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -142,6 +151,7 @@ def read(
         origin=_hash(np.sort(origin).tobytes(), key).hex(),
         has_ids=opened.ids is not None,
         single=records_per_unit == 1,
+        lazy=opened.lazy and through is None,
     )
 
 

@@ -33,11 +33,13 @@ class Source:
         fetch: Returns the features of the given rows as one tensor.
         labels: The label of every row.
         ids: The id of the unit that each row belongs to; None where the source has no ids.
+        lazy: Whether features are read when they are fetched; otherwise the source holds them all.
     """
 
     fetch: Callable[[Tensor], Tensor]
     labels: NDArray[Any]
     ids: NDArray[Any] | None
+    lazy: bool = False
 
 
 class Reader(Protocol):
@@ -56,9 +58,7 @@ class DeclaredRows:
     reader: Reader = field(repr=False)
 
 
-def open_source(
-    source: Any, shape: tuple[int, ...] | None, *, ids: bool = False, integers: bool = False
-) -> Source:
+def open_source(source: Any, shape: tuple[int, ...] | None, *, ids: bool = False, integers: bool = False) -> Source:
     """Opens a source of records. Records that do not fit, or have an empty id, are dropped without a message.
 
     Args:
@@ -108,6 +108,7 @@ def _fitting(source: Source, fits: NDArray[np.bool_]) -> Source:
         fetch=lambda rows: fetch(kept[rows]),
         labels=source.labels[keep],
         ids=None if source.ids is None else source.ids[keep],
+        lazy=source.lazy,
     )
 
 
@@ -133,7 +134,7 @@ def _from_arrays(x: Any, y: Any, ids: Any = None, *, shape: tuple[int, ...] | No
         return model_input(features[index])
 
     fits = np.ones(len(labels), dtype=np.bool_) if fits is None else fits
-    return _fitting(Source(fetch=fetch, labels=labels, ids=owners), fits)
+    return _fitting(Source(fetch=fetch, labels=labels, ids=owners, lazy=isinstance(x, Features)), fits)
 
 
 def _from_dataset(data: Any, shape: tuple[int, ...] | None, has_ids: bool, integers: bool) -> Source:
@@ -160,7 +161,8 @@ def _from_dataset(data: Any, shape: tuple[int, ...] | None, has_ids: bool, integ
         return torch.stack([other if one is None else one for one in found] or [other])[: len(found)]
 
     owners = _owner_ids(ids) if has_ids else None
-    return _fitting(Source(fetch=fetch, labels=column(labels, "y"), ids=owners), np.asarray(fits, dtype=np.bool_))
+    found = Source(fetch=fetch, labels=column(labels, "y"), ids=owners, lazy=True)
+    return _fitting(found, np.asarray(fits, dtype=np.bool_))
 
 
 def column(values: Any, name: str) -> NDArray[Any]:
