@@ -163,7 +163,8 @@ def test_records_are_read_inside_the_vaults_exits_only() -> None:
     with Ledger.throwaway() as ledger:
         vault = Vault(ledger)
         budget = Budget(epsilon=10.0, delta=1e-5)
-        block = vault.admit(data, Declared(stream="s", task="t", budget=budget, size=30, labels=(0, 1), public=True))
+        facts = Declared(stream="s", task="t", budget=budget, size=30, labels=(0, 1), shape=(4,), public=True)
+        block = vault.admit(data, facts)
         admitted = len(data.askers)
         assert all(WAYS_IN & set(asker) for asker in data.askers)
         learner({"labels": (0, 1)}, block, vault)
@@ -188,7 +189,7 @@ def test_the_ledger_is_charged_before_a_record_is_read() -> None:
         armed = False
         vault = Vault(ledger)
         budget = Budget(epsilon=10.0, delta=1e-5)
-        facts = Declared(stream="s", task="t", budget=budget, size=30, labels=(0, 1), public=True)
+        facts = Declared(stream="s", task="t", budget=budget, size=30, labels=(0, 1), shape=(4,), public=True)
         block = vault.admit(Checking(), facts)
         armed = True
         grant = vault.grant(block, GradientPlan(rate=0.9, steps=1, noise=2.0), nn.Linear(4, 2), cross_entropy)

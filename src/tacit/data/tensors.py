@@ -1,9 +1,10 @@
 """Conversion of arrays and lists to tensors, in the form that models read.
 
-Every conversion acts on each row by itself. Only the type and the shape of the input decide how it is converted; both
-are public, and values are never inspected for this.
+Every conversion acts on each row by itself. The type and the shape of an array are public and decide how it is
+converted. The records of a list have no type in common: each is converted alone, to a declared shape and type.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,23 +15,60 @@ from torch import Tensor
 from tacit.errors import VaultError
 
 
-def tensor(x: Any, shape: tuple[int, ...] | None = None) -> Tensor:
+def tensor(x: Any, shape: tuple[int, ...] | None = None, *, integers: bool = False) -> Tensor:
     """Converts numbers to a tensor; double precision becomes single precision.
 
     Args:
         x: A tensor, an array or a list of rows.
-        shape: The declared shape of one row. Rows of a list that do not have it are replaced by `invalid_row`; without
-            a declared shape they are refused, since they cannot be told from the others.
+        shape: The declared shape of one row. A list is then converted by `rows`; otherwise its rows must be alike.
+        integers: See `rows`.
 
     Raises:
         VaultError: The values are not numbers, or the rows have different shapes.
     """
-    value = x if isinstance(x, Tensor) else _array(x, shape)
+    if shape is not None and is_list(x):
+        return rows(x, shape, integers=integers)[0]
+    value = x if isinstance(x, Tensor) else _array(x)
     if not isinstance(value, Tensor):
         if value.dtype.kind not in "iufb":
             raise VaultError(f"features must be numbers, got {value.dtype}; encode texts and missing values first")
         value = torch.from_numpy(np.ascontiguousarray(value))
     return value.float() if value.dtype == torch.float64 else value
+
+
+def is_list(x: Any) -> bool:
+    """Whether the rows have no type in common: a list, or an array of objects."""
+    return not isinstance(x, Tensor) and (not hasattr(x, "__array__") or getattr(x, "dtype", None) == np.dtype(object))
+
+
+def rows(x: Any, shape: tuple[int, ...], *, integers: bool = False) -> tuple[Tensor, NDArray[np.bool_]]:
+    """Converts each record of a list by itself; see `row`.
+
+    Returns:
+        The rows, and which of them are valid; the others are `invalid_row`.
+    """
+    found = [row(features, shape, integers=integers) for features in x]
+    other = invalid_row(shape, integers=integers)
+    valid = np.asarray([one is not None for one in found], dtype=np.bool_)
+    return torch.stack([other if one is None else one for one in found] or [other])[: len(found)], valid
+
+
+def row(features: Any, shape: tuple[int, ...], *, integers: bool = False) -> Tensor | None:
+    """The features of one record as float32, or as int64 where `integers` are declared; None where they do not fit.
+
+    The bytes of an image (three dimensions) are divided by 255, as in `model_input`.
+    """
+    try:
+        value = tensor(features).detach().cpu()
+    except Exception:  # whatever the record is, it changes no other
+        return None
+    if value.numel() != math.prod(shape) or value.is_complex():
+        return None
+    value = value.reshape(shape)
+    if integers:
+        whole = value.long()
+        return whole if bool((whole == value).all()) else None
+    return value.float() / 255 if value.dtype == torch.uint8 and len(shape) == 3 else value.float()
 
 
 def model_input(rows: Tensor) -> Tensor:
@@ -43,38 +81,19 @@ def is_byte_image(rows: Tensor) -> bool:
     return rows.dtype == torch.uint8 and rows.dim() == 4
 
 
-def row_like(features: Any, template: Tensor) -> Tensor:
-    """Converts the features of one record to the shape and type of `template`.
-
-    What cannot be converted becomes `invalid_row(template)`, so that a malformed record affects no other record."""
-    try:
-        value = tensor(features)
-    except (VaultError, ValueError, TypeError):
-        return invalid_row(template)
-    return (
-        value.reshape(template.shape).to(template.dtype) if value.numel() == template.numel() else invalid_row(template)
-    )
-
-
-def invalid_row(template: Tensor) -> Tensor:
+def invalid_row(shape: tuple[int, ...], *, integers: bool = False) -> Tensor:
     """The replacement for features that cannot be read: NaN, which every exit of the vault counts as no contribution;
-    zeros for integer features, which have no NaN."""
-    return torch.full_like(template, torch.nan if template.dtype.is_floating_point else 0)
+    zeros for integers, which have no NaN."""
+    return torch.zeros(shape, dtype=torch.int64) if integers else torch.full(shape, torch.nan)
 
 
-def _array(x: Any, shape: tuple[int, ...] | None) -> NDArray[Any]:
-    """The array of `x`; a list that does not form an array of the declared shape is converted row by row."""
-    if isinstance(x, np.ndarray) and x.dtype.kind != "O":
+def _array(x: Any) -> NDArray[Any]:
+    if isinstance(x, np.ndarray):
         return x
     try:
         array = np.asarray(x)
     except (ValueError, TypeError):  # the message of numpy contains the number of rows
         array = np.empty(0, dtype=object)
-    if array.dtype.kind in "iufb" and (shape is None or array.shape[1:] == shape):
-        return array
-    if shape is None or not hasattr(x, "__len__"):
-        if array.dtype.kind == "O":
-            raise VaultError("features must be numbers, and all records of one shape; convert them, or declare a shape")
-        return array
-    template = torch.zeros(shape)
-    return np.stack([row_like(row, template).numpy() for row in x]) if len(x) else np.zeros((0, *shape), np.float32)
+    if array.dtype.kind == "O":
+        raise VaultError("features must be numbers, and all records of one shape; convert them, or declare a shape")
+    return array

@@ -54,7 +54,7 @@ class Lazy(Dataset[tuple[torch.Tensor, int]]):
 )
 def test_arrays_datasets_and_iterables_are_the_same_records(source: Any, ledger: Ledger) -> None:
     vault = Vault(ledger)
-    out = vault.sums(vault.admit(source, declared(labels=(0, 1, 2))), SumPlan(noise=1e-4, clip=100.0))
+    out = vault.sums(vault.admit(source, declared(labels=(0, 1, 2), shape=(2,))), SumPlan(noise=1e-4, clip=100.0))
     assert torch.allclose(out, torch.tensor([[0.0, 1], [2, 3], [4, 5]]), atol=0.1)
 
 
@@ -102,7 +102,7 @@ def test_an_iterator_is_read_once(ledger: Ledger) -> None:
         yield from ((np.ones(2), 0) for _ in range(5))
 
     vault = Vault(ledger)
-    assert count(vault, vault.admit(stream(), declared())) == 5
+    assert count(vault, vault.admit(stream(), declared(shape=(2,)))) == 5
 
 
 def test_a_person_beyond_the_records_bound_is_cut_and_others_are_not_touched() -> None:
@@ -350,7 +350,7 @@ def test_memory_can_be_kept_reopened_and_retired(tmp_path: Path) -> None:
 def test_features_of_a_dataset_are_read_only_when_sampled(ledger: Ledger) -> None:
     data = Lazy(50)
     vault = Vault(ledger)
-    block = vault.admit(data, declared(size=50))
+    block = vault.admit(data, declared(size=50, shape=(2,)))
     before = data.asked
     vault.count(block, QUIET)
     assert data.asked == before

@@ -179,7 +179,9 @@ class Source:
 def test_a_rule_that_is_asked_about_private_records_is_paid_for(tmp_path: Path) -> None:
     """Otherwise whether the reservation was given back would tell that a record made it fail."""
     vault, source = Vault(Ledger(tmp_path / "ledger"), store=tmp_path / "store"), Source()
-    facts = Declared(stream="s", task="t", budget=Budget(epsilon=50.0, delta=1e-5), size=40, labels=range(2))
+    facts = Declared(
+        stream="s", task="t", budget=Budget(epsilon=50.0, delta=1e-5), size=40, labels=range(2), shape=(5,)
+    )
     block = vault.admit(source, facts)
     with pytest.raises(VaultError, match="rule of a read fails on synthetic records: AttributeError"):
         vault.grant([Read(block, select=lambda x, y: x.nothing)], PLAN, nn.Linear(5, 2), cross_entropy)
@@ -188,3 +190,27 @@ def test_a_rule_that_is_asked_about_private_records_is_paid_for(tmp_path: Path) 
     with pytest.raises(VaultError, match="withheld"):
         vault.grant([Read(block, select=lambda x, y: y == 1)], PLAN, nn.Linear(5, 2), cross_entropy)
     assert states(vault) == ["CHARGED"]
+
+
+def test_other_turns_of_labels_do_not_take_over_a_charge(tmp_path: Path) -> None:
+    """Six turns of K labels cost the same for every K; each switch would read a unit in more steps than are priced."""
+    vault = Vault(Ledger(tmp_path / "ledger"), store=tmp_path / "store")
+    x, y = np.random.default_rng(0).normal(size=(40, 5)).astype(np.float32), np.zeros(40, dtype=np.int64)
+    event = GradientPlan(rate=0.5, steps=6, noise=20.0).event
+    facts = Declared(stream="s", task="t", budget=Budget(epsilon=50.0, delta=1e-5), size=40, labels=range(4))
+    block = vault.admit((x, y), facts)
+    for classes, places in ((2, (0, 1)), (2, (0, 2)), (4, (0, 1, 2, 3))):
+        plan = GradientPlan(rate=0.5, steps=6 * classes, noise=20.0, classes=classes, places=places)
+        assert plan.event == event
+        try:
+            with vault.corrected(), vault.until_saved():
+                grant = vault.grant(block, plan, nn.Linear(5, 4), cross_entropy, work={"turns": places})
+                assert grant.step == 0 and places == (0, 1)
+                grant.gradient()
+                raise RuntimeError
+        except (RuntimeError, BudgetExceeded):
+            pass
+    plan = GradientPlan(rate=0.5, steps=12, noise=20.0, classes=2, places=(0, 1))
+    with vault.corrected():
+        assert vault.grant(block, plan, nn.Linear(5, 4), cross_entropy, work={"lr": 1}).step == 1
+    assert [grant.state for grant in vault.ledger.statement(1).grants] == ["CHARGED"]

@@ -105,7 +105,9 @@ def test_it_is_refused_without_opt_in_before_anything_is_read(tmp_path: Path) ->
 
     with Ledger(tmp_path / "ledger") as ledger:
         vault = Vault(ledger)
-        facts = Declared(stream="s", task="t", budget=Budget(epsilon=1, delta=1e-5), size=6, labels=range(3))
+        facts = Declared(
+            stream="s", task="t", budget=Budget(epsilon=1, delta=1e-5), size=6, labels=range(3), shape=(4,)
+        )
         block = vault.admit(Spied(), facts)
         before = Spied.asked
         with pytest.raises(PolicyError) as error:

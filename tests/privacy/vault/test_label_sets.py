@@ -15,7 +15,7 @@ from tacit.errors import BudgetExceeded, PlanError, VaultError
 from tacit.privacy.accounting.calibrate import fits
 from tacit.privacy.accounting.events import compose
 from tacit.privacy.ledger.limits.policy import Policy
-from tacit.privacy.vault import Constant, FromData, LabelSpace, Learned, Prior
+from tacit.privacy.vault import Constant, FromData, LabelPlan, LabelSpace, Learned, Prior
 from tacit.privacy.vault.label_spaces import under
 
 QUIET = SumPlan(noise=1e-3, clip=2.0)
@@ -238,3 +238,11 @@ def test_sets_that_depend_on_the_data_are_not_said_to_be_independent(fixed: Vaul
         found = issue(fixed.ledger, under(space, fixed, block), method="m")
         assert not independent(found)
         assert [one.state for one in found.assumptions if one.name == "label sets"] == [state]
+
+
+@pytest.mark.parametrize("candidates", [("a", "b", "a"), (1, np.int64(1)), (1, True), (0, 0.0), ("1", 1)])
+def test_a_candidate_that_is_named_twice_is_refused(candidates: tuple[Any, ...]) -> None:
+    """A unit would add to the count of each copy: k copies have a sensitivity of √k."""
+    with pytest.raises(VaultError, match=r"twice|all whole numbers or all texts"):
+        LabelPlan(noise=1.0, candidates=candidates)
+    assert LabelPlan(noise=1.0, candidates=(np.int64(1), 2)).candidates == (1, 2)  # type: ignore[arg-type]

@@ -130,7 +130,7 @@ def test_a_source_that_fails_is_not_quoted(ledger: Ledger) -> None:
                 raise ValueError("cannot parse 'John Doe'")
             return torch.zeros(4), 0
 
-    facts = Declared(stream="s", task="t", budget=BUDGET, size=60, labels=range(3))
+    facts = Declared(stream="s", task="t", budget=BUDGET, size=60, labels=range(3), shape=(4,))
     with pytest.raises(VaultError, match="withheld") as error:
         Vault(ledger).admit(Bad(), facts)
     assert "John" not in str(error.value) and error.value.__context__ is None
@@ -138,7 +138,7 @@ def test_a_source_that_fails_is_not_quoted(ledger: Ledger) -> None:
 
 def test_one_odd_label_is_one_label_outside(ledger: Ledger) -> None:
     rows = [(torch.full((4,), float(i)), i % 3) for i in range(30)]
-    facts = Declared(stream="s", task="t", budget=BUDGET, size=30, labels=range(3))
+    facts = Declared(stream="s", task="t", budget=BUDGET, size=30, labels=range(3), shape=(4,))
     vault = Vault(ledger)
     block = vault.admit([*rows, (torch.ones(4), "odd")], facts)
     assert vault._admission.records(block).units == 31 and len(vault._admission.records(block).y) == 30

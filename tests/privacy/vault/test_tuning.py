@@ -1,13 +1,14 @@
 """Private tuning: one charge, a secret random number of trials, only the winner leaves."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from support.made_up import Admit
-from tacit import Budget, Ledger, SumPlan, TuningPlan, Vault
+from tacit import Budget, Declared, Ledger, SumPlan, TuningPlan, Vault
 from tacit.certificate.issuance import issue
 from tacit.errors import BudgetExceeded, PlanError, VaultError
 from tacit.privacy.ledger import Ticket
@@ -126,3 +127,30 @@ def test_masses_add_up_to_one() -> None:
 def test_bad_tuning_plans_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(PlanError):
         TuningPlan(**({"reads": [READ], "trials": 5.0, "shape": 1.0} | bad))  # type: ignore[arg-type]
+
+
+def test_a_charge_gives_one_result_whatever_became_of_it(tmp_path: Path) -> None:
+    """Two results of one charge have the same number of trials and the same noise, so they tell of the records."""
+    vault = Vault(Ledger(tmp_path / "ledger"), tmp_path / "store")
+    facts = Declared(stream="s", task="t", budget=Budget(epsilon=5.0, delta=1e-5), size=5, labels=[0])
+    block = vault.admit((np.ones((5, 1)), np.zeros(5)), facts)
+    plan, counts = TuningPlan(reads=[READ], trials=3.0), list[float]()
+
+    def trial(rng: np.random.Generator) -> tuple[float, float]:
+        counts.append(vault.count(block, READ))
+        return counts[-1], counts[-1]
+
+    with pytest.raises(RuntimeError), vault.until_saved():
+        vault.umbrella(block, plan, trial)
+        raise RuntimeError
+    before = len(counts)
+    assert before
+    with pytest.raises(BudgetExceeded), vault.corrected():
+        vault.umbrella(block, plan, trial)
+    assert len(counts) == before
+    vault.ledger.close()
+    later = Vault(Ledger(tmp_path / "ledger"), tmp_path / "store")
+    again = later.admit((np.ones((5, 1)), np.zeros(5)), facts)
+    with pytest.raises(BudgetExceeded), later.corrected():
+        later.umbrella(again, plan, trial)
+    assert len(counts) == before

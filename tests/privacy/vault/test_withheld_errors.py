@@ -79,7 +79,7 @@ EXITS: dict[str, Callable[[Vault, Block], object]] = {
 
 def admitted(tmp_path: Path, source: Any, **said: Any) -> tuple[Vault, Block]:
     vault = Vault(Ledger(tmp_path / "ledger"), tmp_path / "store")
-    facts = {"stream": "s", "task": "t", "budget": BUDGET, "size": 6, "labels": (0, 1)} | said
+    facts = {"stream": "s", "task": "t", "budget": BUDGET, "size": 6, "labels": (0, 1), "shape": (4,)} | said
     return vault, vault.admit(source, Declared(**facts))
 
 

@@ -20,6 +20,7 @@ from tacit.experiment.progress import OnEvent, Stop, Stopped
 from tacit.experiment.runs.checks import check_facts
 from tacit.experiment.runs.endless_folder import EndlessFolder
 from tacit.experiment.runs.evaluation import Accuracies, Evaluation, mean_of_learned
+from tacit.experiment.runs.held_out import delete_features
 from tacit.experiment.runs.planning import SeedPlan, end_note
 from tacit.experiment.runs.record_counts import consumed
 from tacit.experiment.runs.reporting import Reporter
@@ -86,7 +87,7 @@ class FiniteLoop(TaskLoop):
         except TacitError:
             # What was charged is resumed from the very same features.
             if not self.vault.ledger.grant_states(self.facts.name, task.info.name):
-                self._delete_features(task.info)
+                delete_features(task)
             raise
 
     def prepare(self, task: TaskInfo, block: Block) -> tuple[TaskInfo, Block]:
@@ -115,7 +116,7 @@ class FiniteLoop(TaskLoop):
         block = super().settle(task, released=released)
         if not self.facts.public:
             recertify(self._release_path(task), self.learner.certify(block, self.vault))
-        self._delete_features(task)
+        delete_features(self.plan.stream[task.number])
         self.folder.note({"task": task.number, "settled": True})
         accuracy = mean_of_learned(self.accuracies, task.number, self.plan.weights)
         self.reporter.report("task", task=task.number, name=task.name, accuracy=accuracy)
@@ -142,12 +143,6 @@ class FiniteLoop(TaskLoop):
             with self.clock.part("evaluate"):
                 self.folder.note({"untrained": self.evaluation.untrained(self.learner)})
         return done
-
-    def _delete_features(self, task: TaskInfo) -> None:
-        """Features of private records are kept only until their task is settled."""
-        through = self.plan.stream[task.number].through
-        if through is not None:
-            through.forget(task.name)
 
     def _release_path(self, task: TaskInfo) -> Path:
         return self.folder.release(task.number, task.name)
@@ -239,6 +234,7 @@ class EndlessLoop(TaskLoop):
         learned = task.number + 1
         self._write_state(learned, None)
         self.folder.forget(learned, self.config.keep)
+        delete_features(self.stream.task(task.number))
         values = {"accuracy": self.accuracy, "read": reads, "remembered": remembered}
         self.reporter.report("task", task=task.number, name=task.name, **values)
         return block

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.certificate.issuance import issue
-from tacit.data.stream import Stream
+from tacit.data.stream import Stream, Task
 from tacit.errors import ConfigError
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.task_loop import admit
@@ -73,8 +73,16 @@ class HeldOutTasks:
             return None
         certificate = issue(vault.ledger, self._blocks[0], method="passes over held tasks")
         certificate.save(folder / "held-certificate.json")
+        for task in self._stream or ():
+            delete_features(task)
         certified = certificate.claims.certified
         return {
             "stream": self._name, "use": self._use, "epsilon": certificate.epsilon, "delta": certified.delta,
             "reason": certified.reason,
         }  # fmt: skip
+
+
+def delete_features(task: Task) -> None:
+    """Deletes the cached features of a task's records, which are kept only until what is learned from them is saved."""
+    if task.through is not None:
+        task.through.forget(task.info.name)

@@ -134,16 +134,20 @@ def with_classes(stream: StreamInfo, classes: Iterable[Any] | None) -> StreamInf
 
 def as_rows(x: Any, stream: StreamInfo, model: nn.Module) -> Tensor:
     """Records of the declared shape; all but the bytes of pictures as floats, unless the network embeds numbers."""
-    rows = tensor(x, stream.shape)
+    rows = tensor(x, stream.shape, integers=embeds(model))
     if rows.shape[1:] != stream.shape:
         of = f": features by {stream.features}" if stream.features else ""
         raise LearnerError(
             f"records have the shape {tuple(rows.shape[1:])}, and {stream.shape} was declared{of}; reshape them, or "
             "declare it"
         )
-    embeds = any(isinstance(module, nn.Embedding) for module in model.modules())
-    unchanged = is_byte_image(rows) or (embeds and not rows.dtype.is_floating_point)
+    unchanged = is_byte_image(rows) or (embeds(model) and not rows.dtype.is_floating_point)
     return rows if unchanged else rows.float()
+
+
+def embeds(model: nn.Module) -> bool:
+    """Whether the network reads whole numbers."""
+    return any(isinstance(module, nn.Embedding) for module in model.modules())
 
 
 def short_repr(learner: Any) -> str:

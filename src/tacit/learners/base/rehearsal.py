@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, TacitError
 from tacit.learners.base.callbacks import Callback, Step
+from tacit.learners.base.estimator import embeds
 from tacit.learners.base.task_loop import admit
 from tacit.privacy.accounting.budget import Unit
 from tacit.privacy.ledger import Ledger
@@ -110,7 +111,7 @@ def _admitted(vault: Rehearsal, learner: Any, info: StreamInfo, task: TaskInfo) 
 def _rows(info: StreamInfo, task: TaskInfo, model: nn.Module) -> tuple[Any, Any]:
     coins = np.random.default_rng(task.number)
     y = [task.labels[n % len(task.labels)] for n in range(ROWS)]
-    if any(isinstance(module, nn.Embedding) for module in model.modules()):  # integer tokens
+    if embeds(model):  # integer tokens
         return coins.integers(0, 2, (ROWS, *info.shape)), y
     return coins.random((ROWS, *info.shape), dtype=np.float32), y
 

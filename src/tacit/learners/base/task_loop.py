@@ -15,9 +15,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
+from torch import nn
+
 from tacit.certificate.certificate import Certificate
 from tacit.data.stream import StreamInfo, Task, TaskInfo
 from tacit.learners.base.callbacks import Callback, calling_back
+from tacit.learners.base.estimator import embeds
 from tacit.learners.base.release import Release
 from tacit.privacy.accounting.budget import Budget
 from tacit.privacy.vault import Block, Declared, GradientPlan, Vault
@@ -30,6 +33,7 @@ class TaskLearner(Protocol):
     device: str
     callback: Callback
     stream_: StreamInfo
+    model_: nn.Module
 
     @property
     def certificate_(self) -> Certificate: ...
@@ -102,7 +106,16 @@ class TaskLoop:
         planned = self.learner.stream_.task(task.info.number)
         assert planned is not None  # the caller asks for planned tasks only
         like = self.learner.representative_plan(planned)
-        block = admit(self.vault, task.records, self.facts, task.info, self.budget, like=like, through=task.through)
+        block = admit(
+            self.vault,
+            task.records,
+            self.facts,
+            task.info,
+            self.budget,
+            like=like,
+            through=task.through,
+            integers=embeds(self.learner.model_),
+        )
         return self.prepare(task.info, block)
 
     def prepare(self, task: TaskInfo, block: Block) -> tuple[TaskInfo, Block]:
@@ -125,6 +138,7 @@ def admit(
     *,
     like: GradientPlan | None = None,
     through: FeatureMap | None = None,
+    integers: bool = False,
 ) -> Block:
     """Admit a task's records as they are declared. Targets become indices among the labels of the whole stream.
 
@@ -137,6 +151,7 @@ def admit(
         like: Where plans are chosen during the task, a plan that shapes the Rényi filter of the block. None: all plans
             are known before, and the block is committed to them.
         through: A frozen feature map that the vault applies to the records.
+        integers: Whether features without a type of their own are whole numbers.
     """
     block = vault.admit(
         source,
@@ -148,6 +163,7 @@ def admit(
             labels=task.labels,
             other=info.other,
             shape=info.shape,
+            integers=integers,
             tasks_per_unit=info.tasks_per_unit,
             records_per_unit=info.records_per_unit,
             open=like is not None,

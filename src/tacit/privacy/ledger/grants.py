@@ -12,7 +12,7 @@ Formal guarantees:
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dp_accounting.dp_event import DpEvent
@@ -120,9 +120,11 @@ def unfinished(connection: Connection, stream_id: int, holder: str) -> list[tupl
 
 
 def unfinished_like(
-    connection: Connection, kind: str, reads: Sequence[tuple[int, DpEvent]], reader: object, holder: str
+    connection: Connection, kind: str, reads: Sequence[tuple[int, DpEvent]], plan: Mapping[str, Any], holder: str
 ) -> list[tuple[str, bool]]:
-    """(pin, whether charged) of a holder's unfinished grants with these reads and this reader, outside a series."""
+    """(pin, whether charged) of a holder's unfinished grants with these reads and these values of their plans, outside
+    a series."""
+    wanted = json.loads(canonical(dict(plan)))
     here = grants.c.state.in_(("RESERVED", "CHARGED")) & (grants.c.holder == holder) & (grants.c.kind == kind)
     rows = connection.execute(select(grants).where(here).order_by(grants.c.seq)).all()
     texts = [(block, to_json(event)) for block, event in reads]
@@ -132,7 +134,7 @@ def unfinished_like(
         for grant, body in bodies
         if body["series"] is None
         and [(block, event) for block, event, _ in body["reads"]] == texts
-        and json.loads(body["plan"]).get("reader") == reader
+        and {name: json.loads(body["plan"]).get(name) for name in wanted} == wanted
     ]
 
 

@@ -1,6 +1,6 @@
 """The queries of a ledger. They change nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dp_accounting.dp_event import DpEvent
@@ -84,6 +84,11 @@ class LedgerQueries(LedgerFile):
         with self._read() as connection:
             grants.require_not_retired(lookup.raw_block(connection, block_id))
 
+    def is_live(self, block_id: int) -> bool:
+        """Whether the block was not retired."""
+        with self._read() as connection:
+            return lookup.raw_block(connection, block_id).state != "retired"
+
     def remaining(self, block_id: int, holder: str | None = None) -> RenyiFilter:
         """What an open block may still be charged, as a filter.
 
@@ -118,11 +123,12 @@ class LedgerQueries(LedgerFile):
             return grants.unfinished(connection, stream_id, holder)
 
     def unfinished_like(
-        self, kind: str, reads: Sequence[tuple[int, DpEvent]], reader: object, holder: str
+        self, kind: str, reads: Sequence[tuple[int, DpEvent]], plan: Mapping[str, Any], holder: str
     ) -> list[tuple[str, bool]]:
-        """Unfinished grants of the same kind, reads, reader and holder, oldest first: (pin, whether charged)."""
+        """Unfinished grants of the same kind, reads and holder whose plans have these values, oldest first: (pin,
+        whether charged)."""
         with self._read() as connection:
-            return grants.unfinished_like(connection, kind, reads, reader, holder)
+            return grants.unfinished_like(connection, kind, reads, plan, holder)
 
     def check_ticket(self, ticket: Ticket) -> None:
         """Raise LedgerError if another process resumed the ticket's grant."""

@@ -11,13 +11,15 @@ from typing import Any
 from dp_accounting import dp_event
 from torch import nn
 
+from tacit.errors import VaultError
 from tacit.privacy.ledger import Ledger, Ticket
 from tacit.privacy.vault.exits.billing import Bill, Biller, Charges
 from tacit.privacy.vault.exits.gradient_exit import GradientExit
 from tacit.privacy.vault.exits.grant import Grant
 from tacit.privacy.vault.exits.individual_filter import FilterPlan
 from tacit.privacy.vault.exits.plans import GradientPlan, Plan
-from tacit.privacy.vault.intake.blocks import Block, Loss, Read
+from tacit.privacy.vault.intake.blocks import Block, Declared, Loss, Read
+from tacit.privacy.vault.intake.feature_map import FeatureMap
 from tacit.privacy.vault.intake.store import Journal
 from tacit.privacy.vault.vault import Vault
 
@@ -26,10 +28,16 @@ STEPS = 2
 
 
 class Rehearsal(Vault):
-    """A vault on a throw-away ledger, whose blocks are declared public."""
+    """A vault on a throw-away ledger, whose blocks are declared public.
+
+    Raises:
+        VaultError: The ledger is kept in a file, or a block is declared private: nothing is charged here.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__(ledger)
+        if not ledger.is_throwaway:
+            raise VaultError("a rehearsal charges nothing, so it takes a throw-away ledger; use Ledger.throwaway()")
         self._free = _FreeBiller(ledger, None)
         self._connect(self._free)
         self.grant = _FirstSteps(self.grant)
@@ -38,6 +46,11 @@ class Rehearsal(Vault):
     def exits(self) -> int:
         """The number of exits that were used so far."""
         return self._free.bills
+
+    def admit(self, source: Any, declared: Declared, *, through: FeatureMap | None = None) -> Block:
+        if not declared.public:
+            raise VaultError("a rehearsal charges nothing, so its records are synthetic; declare them public")
+        return super().admit(source, declared, through=through)
 
     def commit(self, reads: Mapping[Block, Sequence[Plan | FilterPlan | dp_event.DpEvent]]) -> None:
         """Commits nothing."""

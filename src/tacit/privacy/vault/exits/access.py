@@ -1,7 +1,8 @@
 """What an exit of the vault may use, and the base class of all exits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tacit.errors import VaultError
 from tacit.privacy.ledger import Ledger, Ticket
 from tacit.privacy.randomness.keys import NOISE
 from tacit.privacy.vault.exits.billing import Biller
@@ -33,10 +34,15 @@ class Access:
         """The private records of a block.
 
         Raises:
-            LedgerError: If the block was retired.
-            VaultError: If this process does not hold its records.
+            LedgerError: If the block was retired, or is not in the ledger.
+            VaultError: If this process does not hold its records, or the handle states other facts than the ledger.
         """
         self.ledger.require_live(block.id)
+        if replace(self.admission.find(block.stream, block.task, block.part), labels=block.labels) != block:
+            raise VaultError(
+                f"the ledger has other facts about {block} than this handle, and charges follow from them; use the "
+                "handle that the vault returned"
+            )
         return self.admission.records(block)
 
     def noise_key(self, ticket: Ticket) -> bytes:

@@ -13,7 +13,7 @@ Conditions: the predictor classifies each row by itself. It is tested on synthet
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tacit.data.label_positions import positions
 from tacit.gradients.exact import BITS, ROOM
@@ -54,15 +54,18 @@ class AccuracyExit(Exit):
         y = torch.from_numpy(positions(records.y, label_space(block)))
 
         def correct(index: Tensor) -> Tensor:
-            with unchanged(predict if isinstance(predict, nn.Module) else None):
-                return guarded(lambda: answer(records.features(index)).cpu() == y[index])
+            return guarded(lambda: answer(records.features(index)).cpu() == y[index])
+
+        def total_correct() -> ExactNumbers:
+            with unchanged(predict):
+                return sum_of_unit_means(records, correct, self._access.max_batch)
 
         total = single_release.release_once(
             self._access,
             "accuracy",
             block,
             plan,
-            lambda: sum_of_unit_means(records, correct, self._access.max_batch),
+            total_correct,
             shape=(1,),
             bound=1.0,
             detail={"predict": fingerprint(predict=predict)},

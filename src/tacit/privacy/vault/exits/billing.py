@@ -5,6 +5,8 @@ Formal guarantees
   * With a store, work that was billed and not finished is found again by its fingerprint and billed once. A copy of the
     store, another configuration or a second process does not find it.
   * Steps that other work has drawn under a charge are never drawn again (`Bill.first`).
+  * The rest of a charge goes to work with the same events and the same turns of labels (classes, places): under other
+    turns a unit could be read in more of the steps than are priced.
   * Inside a tuning trial, only reads that the tuning's charge covers are allowed.
 """
 
@@ -230,7 +232,8 @@ class Biller:
         """
         if self._store is None:
             return None
-        for other, charged in self._ledger.unfinished_like(kind, charges, plan.get("reader"), self._holder):
+        same = {name: plan.get(name) for name in ("reader", "classes", "places")}
+        for other, charged in self._ledger.unfinished_like(kind, charges, same, self._holder):
             own = self._store.continued_by(other) == fingerprint
             if not (own or self._corrected):
                 continue

@@ -34,7 +34,7 @@ from tacit.privacy.vault.intake import row_checks
 from tacit.privacy.vault.intake.batches import batch_limits, batches, targets
 from tacit.privacy.vault.intake.blocks import Block, Loss, Read, as_list
 from tacit.privacy.vault.intake.fingerprint import fingerprint
-from tacit.privacy.vault.intake.isolation import guarded
+from tacit.privacy.vault.intake.isolation import guarded, unchanged
 from tacit.privacy.vault.intake.records import Records
 
 
@@ -121,6 +121,8 @@ class GradientExit(Exit):
             bill=bill,
             noise_key=noise_key,
             max_batch=access.max_batch,
+            code=(model, loss, *(read.through for read in reads)),
+            require_live=access.ledger.require_live,
         )
 
 
@@ -131,10 +133,11 @@ def prepare(read: Read, rate: float, records: Records, keys: KeyRing, ticket: Ti
     if read.select is not None:
         rule = torch.func.vmap(read.select)  # one record at a time: a rule cannot look at the others
         limit = min([max_batch, *(batch_limits(read.select) if isinstance(read.select, nn.Module) else [])])
-        parts = [
-            guarded(partial(_selected, rule, records, y, index))
-            for index, _ in batches(records, torch.arange(records.units), limit)
-        ]
+        with unchanged(read.select):
+            parts = [
+                guarded(partial(_selected, rule, records, y, index))
+                for index, _ in batches(records, torch.arange(records.units), limit)
+            ]
         selected = torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool)
     key = keys.derive(SAMPLER, ticket.generation, ticket.grant, str(read.block.id), "rank 0")
     return SampledRead(read=read, rate=rate, records=records, y=y, key=key, selected=selected)

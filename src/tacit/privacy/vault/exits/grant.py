@@ -9,13 +9,15 @@ Formal guarantees
     with classes drops all records but those of the step's label, which the plan alone determines.
   * No record is read and no noise is drawn before the charge is durable.
   * A step without sampled units still releases noise.
-  * A step beyond `plan.steps` is refused, and a step never releases two different results.
+  * A step beyond `plan.steps` is refused, and a step never releases two different results. It is repeated only with the
+    parameters, buffers and attributes that it had, which is found out before a record is read.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +34,8 @@ from tacit.privacy.vault.exits.plans import GradientPlan
 from tacit.privacy.vault.intake.batches import batch_limits, batches, features, padded, padding
 from tacit.privacy.vault.intake.blocks import Read
 from tacit.privacy.vault.intake.fingerprint import checksum, keyed_hash, tensor_hash
-from tacit.privacy.vault.intake.isolation import dice, guarded, unchanged
+from tacit.privacy.vault.intake.isolation import dice, guarded
+from tacit.privacy.vault.intake.reached import Reached
 from tacit.privacy.vault.intake.records import Records
 
 
@@ -83,6 +86,8 @@ class Grant:
         bill: Bill,
         noise_key: bytes,
         max_batch: int,
+        code: tuple[Any, ...],
+        require_live: Callable[[int], None],
     ) -> None:
         self.plan = plan
         self.step = bill.first
@@ -101,6 +106,9 @@ class Grant:
         wide = 2 if like.dtype == torch.float64 else 1
         secret = words(KeyRing.subkey(reads[0].key, "parameters"), 0, 2 * wide * total)
         self._secret = secret.view(torch.int64).to(like.device)
+        self._require_live = require_live
+        self._code, self._state_key = code, KeyRing.subkey(reads[0].key, "state")
+        self._state: tuple[tuple[Any, ...], int] | None = None
         self._draws = Ahead(self._draw)
         self._done, self._process = False, os.getpid()
 
@@ -126,6 +134,7 @@ class Grant:
         """Releases the next noisy gradient, by parameter name: (Σ clipped gradients + noise) / expected batch.
 
         Raises:
+            LedgerError: If a block was retired.
             VaultError: If all steps are taken, the process is not the one that made the grant, or the model or loss
                 fails on private records (its message is withheld).
         """
@@ -142,10 +151,10 @@ class Grant:
         Raises:
             VaultError: If the grant did not get that far.
         """
-        if not 0 <= step <= len(self._bill.journal):
-            begun = len(self._bill.journal)
+        first, begun = self._bill.first, len(self._bill.journal)
+        if not first <= step <= begun:
             raise VaultError(
-                f"cannot continue at step {step}; steps 0 to {begun} can be repeated from their checkpoints"
+                f"cannot continue at step {step}; steps {first} to {begun} can be repeated from their checkpoints"
             )
         self.step = step
 
@@ -166,19 +175,30 @@ class Grant:
             )
         if os.getpid() != self._process:
             raise VaultError("a grant belongs to the process that asked for it; ask for a new one in this process")
+        for sampled in self._reads:
+            self._require_live(sampled.read.block.id)
         self._bill.charge()  # durable before any record is read or noise drawn
-        parameters = keyed_hash(self._parameters.values(), self._secret)
-        self._bill.journal.check_again(self.step, parameters)
+        reached = Reached(*self._code)
+        state = keyed_hash(self._parameters.values(), self._secret) | self._state_hash(reached) << 32
+        self._bill.journal.check_again(self.step, state)
         last = self.step + 1 == self.plan.steps
         drawn, total = self._draws.take(self.step, last=last), self._total.clear()
-        with dice(self._model, self._dice, self.step), unchanged(self._model):
+        with dice(self._model, self._dice, self.step), reached.restored():
             self._add_gradients(total, drawn)
         out = self._noise.released(total, self.step, over=self._expected, dtype=self._clipper.layout.dtype, last=last)
-        self._bill.journal.leave(self.step, (checksum(out)[0], parameters))
+        self._bill.journal.leave(self.step, (checksum(out)[0], state))
         self.step += 1
         if self.step == self.plan.steps:
             self._finish(out)
         return out
+
+    def _state_hash(self, reached: Reached) -> int:
+        """A hash of what decides a step beside the trainable parameters: buffers, frozen weights, attributes."""
+        marks = reached.marks()
+        again = self.step < len(self._bill.journal)  # then nothing is taken to be as it was
+        if again or self._state is None or self._state[0] != marks:
+            self._state = marks, reached.keyed_hash(self._state_key)
+        return self._state[1]
 
     def _draw(self, step: int) -> list[Tensor]:
         """The sampled units of a step, for every read; with classes, those of the step's label."""

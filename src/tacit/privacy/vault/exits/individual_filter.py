@@ -228,7 +228,7 @@ class IndividualFilter:
         spent = self._spent.clone()
         cost = 0.5 / self.plan.rho / noise / noise
         limit = min([self._access.max_batch, *batch_limits(model)])
-        with dice(model, self._dice_key, step), unchanged(model):
+        with dice(model, self._dice_key, step), unchanged(model, loss):
             for index, group in batches(self._records, torch.arange(self._records.units), limit):
                 guarded(partial(self._add, clipper, total, spent, index, group, clip, cost))
         grid_noise = GridNoise(len(total.flat), self._noise_key, noise * clip, total.flat.device)

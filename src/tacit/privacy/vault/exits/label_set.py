@@ -13,8 +13,6 @@ Formal guarantees
 import hashlib
 import math
 
-import numpy as np
-
 from tacit.data.stream import Label
 from tacit.gradients.exact import BITS
 from tacit.privacy.randomness import grid
@@ -68,7 +66,8 @@ def label_counts(records: Records, labels_per_unit: int, key: bytes) -> dict[Lab
     counts: dict[Label, int] = {}
     for unit in range(records.units):
         own = records.y[records.starts[unit] : records.starts[unit + 1]]
-        labels = {label.item() if isinstance(label, np.generic) else label for label in own}
+        # Whole numbers are integers: a label's first spelling among the records must not be how it is released.
+        labels = {int(label) if isinstance(label, float) and label.is_integer() else label for label in own.tolist()}
         salt = records.names[unit].tobytes()
         hashed = {label: hashlib.blake2b(repr(label).encode(), key=key, salt=salt).digest() for label in labels}
         counted = sorted(labels, key=hashed.__getitem__)[:labels_per_unit]

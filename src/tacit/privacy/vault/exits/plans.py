@@ -14,6 +14,7 @@ from dp_accounting import dp_event
 from tacit.errors import PlanError
 from tacit.privacy.accounting import calibrate, events, toeplitz
 from tacit.privacy.accounting.budget import Budget
+from tacit.privacy.vault.intake.blocks import label_set
 
 LEAST_NOISE, MOST_NOISE = 1e-7, 2 * calibrate.MOST_NOISE
 
@@ -283,6 +284,8 @@ class LabelPlan:
         check_noise(self.noise, "a private label set needs noise")
         if self.labels_per_unit < 1:
             raise PlanError(f"labels_per_unit must be ≥ 1, got {self.labels_per_unit}")
+        if self.candidates is not None:  # each once: a unit would add to every copy of its label
+            object.__setattr__(self, "candidates", label_set(self.candidates))
         if self.candidates is None and not 0 < self.delta < 1:
             raise PlanError(
                 f"discovery without candidates needs delta in (0, 1), got {self.delta}; or name the candidates"

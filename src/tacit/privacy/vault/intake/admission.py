@@ -36,6 +36,8 @@ class Admission:
         self.ledger = ledger
         self._store = store
         self._records: dict[int, Records] = {}
+        self._parts: dict[int, set[int]] = {}
+        self._maps: dict[int, FeatureMap] = {}
         self.has_public = False
         """Whether data that is declared public was admitted or reopened."""
 
@@ -50,7 +52,16 @@ class Admission:
         if through is not None:
             through.check()
             shape, features = through.shape, partial(through.apply, task=declared.task)
-        read = partial(records.read, source, keys.identity_key, declared.records_per_unit, shape, features)
+        read = partial(
+            records.read,
+            source,
+            keys.identity_key,
+            declared.records_per_unit,
+            shape,
+            features,
+            ids=declared.has_ids,
+            integers=declared.integers and through is None,
+        )
         admitted = read() if declared.public else guarded(read, _SOURCE)
         if declared.budget.unit is Unit.PERSON and not admitted.has_ids:
             raise VaultError("the budget protects persons, so the source must say whose each record is: (x, y, ids)")
@@ -81,7 +92,10 @@ class Admission:
         if declared.labels is not None:
             converted = replace(admitted, y=as_declared(admitted.y, declared.labels))
             admitted = converted.with_labels(declared.labels, declared.other)
-        return self._hold(self.find(declared.stream, declared.task), admitted)
+        block = self.find(declared.stream, declared.task)
+        if through is not None:
+            self._maps[block.root] = through
+        return self._hold(block, admitted)
 
     def find(self, stream: str, task: str, part: str = "all") -> Block:
         """See `Vault.find`."""
@@ -121,6 +135,11 @@ class Admission:
             for name, row in zip(parts, rows, strict=True)
         )
         del self._records[block.id]
+        if self._store is not None and self._store.holds(block.name):  # what was kept stays kept, part by part
+            for part in blocks:
+                if self.ledger.is_live(part.id):
+                    self.keep(part)
+            self._store.delete(block.name)
         return blocks
 
     def with_labels(self, block: Block, labels: Sequence[Label], *, other: Label | None = None) -> Block:
@@ -145,8 +164,13 @@ class Admission:
         self._records.pop(block.id, None)
 
     def forget(self, block: Block) -> None:
-        """Deletes a block's records, in memory and in the store."""
+        """Deletes a block's records, in memory, in the store and in the cache of the feature map they came through."""
         self.drop(block)
+        for number in self._parts.get(block.root, ()):
+            if number in self._records:
+                self._records[number].hold_alone()
+        if block.root in self._maps:
+            self._maps[block.root].forget(block.task)
         if self._store is not None:
             self._store.delete(block.name)
 
@@ -161,6 +185,7 @@ class Admission:
 
     def _hold(self, block: Block, records: Records) -> Block:
         self._records[block.id] = records
+        self._parts.setdefault(block.root, set()).add(block.id)
         self.has_public |= block.public
         return block
 

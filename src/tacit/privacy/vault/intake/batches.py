@@ -7,6 +7,8 @@ Formal guarantees
   * A feature map runs in evaluation mode, without gradients, and leaves no state behind.
 """
 
+import math
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -90,12 +92,21 @@ def feature_count(records: Records, through: nn.Module | None) -> int:
 
 
 def targets(block: Block, records: Records) -> Tensor:
-    """Positions of the labels in the block's public label set, or real-valued targets as they are."""
-    if block.labels is None and records.y.dtype.kind != "f":
+    """Positions of the labels in the block's public label set. Without a set, the labels as real-valued targets: an
+    array of floats as it is, and each value of a list by itself, NaN where it is no number."""
+    if block.labels is not None:
+        return torch.from_numpy(positions(records.y, block.labels))
+    if records.y.dtype.kind == "O":
+        return torch.tensor([_real(value) for value in records.y.tolist()], dtype=torch.float64)
+    if records.y.dtype.kind != "f":
         raise VaultError(
             f"{block} has no public label set; name its labels with with_labels, or learn them with label_set"
         )
-    return torch.from_numpy(records.y if block.labels is None else positions(records.y, block.labels))
+    return torch.from_numpy(records.y)
+
+
+def _real(value: int | float | str) -> float:
+    return math.nan if isinstance(value, str) or abs(value) > sys.float_info.max else float(value)
 
 
 def _bytes(x: Tensor) -> int:

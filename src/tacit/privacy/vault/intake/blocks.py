@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tacit.data.stream import Label
 from tacit.errors import VaultError
-from tacit.privacy.accounting.budget import Budget
+from tacit.privacy.accounting.budget import Budget, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,12 @@ class Declared:
         labels: The public label set; records outside it are skipped silently. None if labels are not known (see
             `vault.label_set`).
         other: A label of the set that records outside it get instead of being skipped.
-        shape: The shape of one record's features; needed only if the source may be empty.
+        shape: The shape of one record's features. Arrays tell it; a list, Dataset or iterable does not.
+        ids: Whether the records of a Dataset or iterable come with ids, as (x, y, id), by which bounds are enforced.
+            None: they do if the budget protects persons, or a unit may have several records. Without it ids are not
+            looked at. Arrays tell it: (x, y, ids).
+        integers: Whether the features in a list, Dataset or iterable are whole numbers, such as tokens; otherwise each
+            record becomes float32.
         tasks_per_unit: The largest number of tasks of the stream that one unit may be in.
         records_per_unit: The largest number of records of one unit in a task. Units with ids that exceed a bound are
             skipped silently.
@@ -44,6 +49,8 @@ class Declared:
     labels: Sequence[Label] | None = None
     other: Label | None = None
     shape: tuple[int, ...] | None = None
+    ids: bool | None = None
+    integers: bool = False
     tasks_per_unit: int = 1
     records_per_unit: int = 1
     open: bool = False
@@ -64,6 +71,11 @@ class Declared:
         if self.labels is not None:
             object.__setattr__(self, "labels", label_set(self.labels))
         check_other_label(self.other, self.labels)
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the records of a Dataset or iterable are declared to come with ids."""
+        return self.budget.unit is Unit.PERSON or self.records_per_unit > 1 if self.ids is None else self.ids
 
 
 def label_set(labels: Any) -> tuple[Label, ...]:

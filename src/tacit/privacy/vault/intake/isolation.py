@@ -2,8 +2,8 @@
 
 Formal guarantees
   * `guarded` replaces what user code raises by a fixed sentence, without its cause and its frames.
-  * After `unchanged`, every buffer of the modules is as before. A module that wrote to one (running statistics are raw
-    sums of records) is restored and refused.
+  * After `unchanged` (`reached.py`), the state that modules and functions reach is as before. Code that wrote to it
+    (running statistics are raw sums of records) is refused; on synthetic rows already, if it does so there.
   * Inside `dice`, torch's generators start from a secret state of the step, so that a step with dropout or a noise
     layer gives the same result when it is repeated after a crash. The state is secret because the random numbers of a
     row depend on its position in the batch: if they were known, one record more or less would change other gradients.
@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from tacit.errors import TacitError, VaultError
 from tacit.privacy.randomness.cipher import words
+from tacit.privacy.vault.intake.reached import unchanged as unchanged
 
 T = TypeVar("T")
 
@@ -80,35 +81,6 @@ def beside(module: object, rows: Tensor) -> Tensor:
     """The rows, on the device of a module's parameters, or of its buffers if it has no parameters."""
     held = next(chain(module.parameters(), module.buffers()), None) if isinstance(module, nn.Module) else None
     return rows if held is None else rows.to(held.device)
-
-
-@contextmanager
-def unchanged(*modules: nn.Module | None) -> Iterator[None]:
-    """Restores and refuses modules that write to their buffers inside it."""
-    kept = [
-        (owner, name, buffer, buffer._version, buffer.clone())
-        for module in modules
-        if module is not None
-        for owner in module.modules()
-        for name, buffer in owner._buffers.items()
-        if buffer is not None
-    ]
-    try:
-        yield
-    finally:
-        written = [
-            (owner, name, buffer, before)
-            for owner, name, buffer, version, before in kept
-            if owner._buffers.get(name) is not buffer or buffer._version != version
-        ]
-        for owner, name, buffer, before in written:
-            with torch.no_grad():
-                owner._buffers[name] = buffer.copy_(before)
-        if written:
-            raise VaultError(
-                f"{type(written[0][0]).__name__} writes to its buffer {written[0][1]!r} when it runs and would carry "
-                "records out of the vault; put it in eval mode or use a layer without running statistics"
-            )
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tacit.data.label_positions import positions
 from tacit.data.stream import Label
-from tacit.privacy.vault.sources.source import Source, open_source
+from tacit.privacy.vault.sources.source import Source, column, open_source
 
 Names = NDArray[np.uint64]
 
@@ -36,6 +36,7 @@ class Records:
         fingerprint: A keyed hash of all records, independent of their order.
         origin: The same of the records before a feature map; it recognises the same data under another name.
         has_ids: Whether the source names the units, so that their bounds are enforced rather than assumed.
+        lazy: Whether features are read from the source when they are fetched; otherwise they are in memory.
         single: Whether the declared bound is one record per unit. This public fact, and never the records, decides how
             units are computed: otherwise one unit could change the arithmetic of all others.
     """
@@ -49,6 +50,7 @@ class Records:
     origin: str
     has_ids: bool
     single: bool
+    lazy: bool = False
 
     @property
     def units(self) -> int:
@@ -96,6 +98,13 @@ class Records:
         y = [label if known else other for label, known in zip(self.y.tolist(), inside.tolist(), strict=True)]
         return replace(self, y=np.asarray(y)) if y else self
 
+    def hold_alone(self) -> None:
+        """Lets go of the features of other records, which this block was split from."""
+        if not self.lazy:
+            x = self.features(torch.arange(len(self.rows)))
+            object.__setattr__(self, "fetch", lambda rows: x[rows])
+            object.__setattr__(self, "rows", torch.arange(len(x)))
+
     def _subset(self, keep: NDArray[np.bool_], counts: NDArray[np.int64], names: Names) -> "Records":
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return replace(self, rows=self.rows[torch.from_numpy(keep)], y=self.y[keep], starts=starts, names=names)
@@ -107,6 +116,9 @@ def read(
     records_per_unit: int,
     shape: tuple[int, ...] | None = None,
     through: Callable[[Source], Tensor] | None = None,
+    *,
+    ids: bool = False,
+    integers: bool = False,
 ) -> Records:
     """Reads the records of a source, grouped by unit.
 
@@ -119,8 +131,10 @@ def read(
         records_per_unit: The declared bound.
         shape: The declared shape of one record of the source, where there is one.
         through: Computes the features of all records of the opened source; None takes the records as they are.
+        ids: See `open_source`.
+        integers: See `open_source`.
     """
-    opened = open_source(source, shape)
+    opened = open_source(source, shape, ids=ids, integers=integers)
     owners = None if opened.ids is None else _hash_ids(opened.ids, key)
     origin = content = _hash_records(opened.fetch, opened.labels, key, owners)
     fetch = opened.fetch
@@ -142,6 +156,7 @@ def read(
         origin=_hash(np.sort(origin).tobytes(), key).hex(),
         has_ids=opened.ids is not None,
         single=records_per_unit == 1,
+        lazy=opened.lazy and through is None,
     )
 
 
@@ -157,6 +172,7 @@ def to_tensors(records: Records) -> dict[str, Tensor]:
         "fingerprint": torch.frombuffer(bytearray(bytes.fromhex(records.fingerprint)), dtype=torch.uint8),
         "has_ids": torch.tensor([records.has_ids]),
         "single": torch.tensor([records.single]),
+        "mixed": torch.tensor([records.y.dtype.kind == "O"]),
     }
 
 
@@ -165,10 +181,11 @@ def from_tensors(tensors: dict[str, Tensor]) -> Records:
     x = tensors["x"]
     labels = [ast.literal_eval(bytes(row.tolist()).rstrip(b"\0").decode()) for row in tensors["y"]]
     fingerprint = bytes(tensors["fingerprint"].tolist()).hex()
+    mixed = "mixed" in tensors and bool(tensors["mixed"])
     return Records(
         fetch=lambda rows: x[rows],
         rows=torch.arange(len(x)),
-        y=np.asarray(labels) if labels else np.zeros(0, dtype=np.int64),
+        y=column(labels, "y") if mixed else np.asarray(labels) if labels else np.zeros(0, dtype=np.int64),
         starts=tensors["starts"].numpy(),
         names=tensors["names"].numpy().view(np.uint64),
         fingerprint=fingerprint,

@@ -15,7 +15,7 @@ from tacit.errors import VaultError
 from tacit.gradients import Clipper, check_independent
 from tacit.privacy.vault.intake.batches import batch_limits, padded
 from tacit.privacy.vault.intake.blocks import Loss, Read
-from tacit.privacy.vault.intake.isolation import beside, frozen, is_random
+from tacit.privacy.vault.intake.isolation import beside, frozen, is_random, unchanged
 from tacit.privacy.vault.intake.records import Records
 
 _ROWS = 4
@@ -47,7 +47,7 @@ def check_rows(rows: Tensor, through: nn.Module) -> None:
     frozen(through)
     rows = beside(through, rows)
     few = rows[:_ROWS]
-    with torch.no_grad():
+    with torch.no_grad(), unchanged(through):
         pairs = [(through(few), torch.cat([through(row[None]) for row in few]))]
         if len(rows) > len(few):
             places, whole = torch.linspace(0, len(rows) - 1, _ROWS).long().tolist(), through(rows)
@@ -80,8 +80,9 @@ def check_predictor(records: Records, predict: Callable[[Tensor], Tensor]) -> Ca
         return out.argmax(1) if out.dim() > 1 else out
 
     rows = synthetic(records)
-    together = answer(rows)
-    if together.shape != (len(rows),) or not torch.equal(together, torch.cat([answer(row[None]) for row in rows])):
+    with unchanged(predict):
+        together, alone = answer(rows), [answer(row[None]) for row in rows]
+    if together.shape != (len(rows),) or not torch.equal(together, torch.cat(alone)):
         raise VaultError(
             "the predictor must give one answer per row, whatever the other rows are; it does not on random rows"
         )
@@ -108,8 +109,10 @@ def check_rules(reads: Sequence[Read], records: Sequence[Records]) -> None:
             continue
         rows, y = synthetic(found), torch.arange(_ROWS) % max(1, len(read.block.labels or (0,)))
         try:
-            with torch.no_grad():
+            with torch.no_grad(), unchanged(read.select):
                 torch.func.vmap(read.select)(rows, y).bool()
+        except VaultError:
+            raise
         except Exception as problem:
             raise VaultError(
                 f"the rule of a read fails on synthetic records: {type(problem).__name__}: "
@@ -125,8 +128,9 @@ def check_training(read: Read, records: Records, model: nn.Module, loss: Loss, c
         with torch.no_grad():
             rows = read.through(beside(read.through, rows))
     labels = read.block.labels
-    if labels is None and records.y.dtype.kind == "f":
-        y = torch.zeros((_ROWS, *records.y.shape[1:]), dtype=torch.from_numpy(records.y[:0]).dtype)
+    if labels is None and records.y.dtype.kind in "fO":
+        real = torch.float64 if records.y.dtype.kind == "O" else torch.from_numpy(records.y[:0]).dtype
+        y = torch.zeros(_ROWS, dtype=real)
     else:
         most = max(1, len(labels or (0,)))
         # The last label too: the model must have an output for it.
@@ -137,10 +141,11 @@ def check_training(read: Read, records: Records, model: nn.Module, loss: Loss, c
     embeds = any(isinstance(module, nn.Embedding) for module in model.modules())
     if parameter is not None and rows.dtype != parameter.dtype and not (integers and embeds):
         raise VaultError(f"the records are {rows.dtype} and the model is {parameter.dtype}; convert one of them")
-    check_independent(model, loss, rows, y)
-    clipper.sum(rows, y)  # the clipper compares its gradients with autograd on its first batch
-    if batch_limits(model):
-        _check_padding(rows, y, clipper)
+    with unchanged(model, loss):
+        check_independent(model, loss, rows, y)
+        clipper.sum(rows, y)  # the clipper compares its gradients with autograd on its first batch
+        if batch_limits(model):
+            _check_padding(rows, y, clipper)
 
 
 def _check_padding(rows: Tensor, y: Tensor, clipper: Clipper) -> None:

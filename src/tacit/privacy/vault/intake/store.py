@@ -66,7 +66,7 @@ class Journal:
 
         Whether the result would differ depends on the records, so it must not be found out by computing it.
         """
-        if step < len(self._entries) and self._entries[step][1] != parameters:
+        if step < len(self._entries) and not _same_state(self._entries[step][1], parameters):
             raise VaultError(
                 f"step {step} of this grant was taken with other parameters; restore those of its checkpoint, or ask "
                 "for a new grant"
@@ -77,7 +77,8 @@ class Journal:
         if self._closed:
             raise VaultError("this grant was closed; ask for the same work again to resume it")
         if step < len(self._entries):
-            if self._entries[step] != mark:
+            result, parameters = self._entries[step]
+            if result != mark[0] or not _same_state(parameters, mark[1]):
                 raise VaultError(
                     f"step {step} of this grant already released another gradient; repeat it with the same "
                     "parameters, model, loss and random state, or ask for a new grant"
@@ -141,6 +142,12 @@ class Journal:
         self._file.close()
 
 
+def _same_state(stored: int, now: int) -> bool:
+    """Whether two hashes of a step's state agree. Journals of earlier releases hash the trainable parameters only, in
+    the lower 32 bits."""
+    return stored == (now if stored >> 32 else now & 0xFFFFFFFF)
+
+
 class Store:
     """A private folder that only its owner can read."""
 
@@ -198,6 +205,10 @@ class Store:
     def save(self, block: str, tensors: dict[str, Tensor]) -> None:
         """Writes the records of a block."""
         save_tensors(tensors, self._block(block))
+
+    def holds(self, block: str) -> bool:
+        """Whether the records of a block are kept."""
+        return self._block(block).exists()
 
     def load(self, block: str) -> dict[str, Tensor]:
         """Reads the records of a block."""

@@ -1,5 +1,6 @@
 """Reads declared private arrays: NumPy arrays in memory, and .npz files."""
 
+import math
 import zipfile
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ import pyarrow as pa
 from tacit.data.declared.declaration import Declaration
 from tacit.data.declared.parsing import plain_name
 from tacit.data.samples import Array, Floats
-from tacit.data.tensors import tensor
+from tacit.data.tensors import is_list, tensor
 from tacit.errors import DataError
 from tacit.privacy.vault.sources import cell_conversion
 from tacit.privacy.vault.sources.source import column
@@ -25,9 +26,11 @@ class DeclaredArrays:
 
     def __init__(self, declared: Declaration, x: Any, y: Any, task: Any = None, person: Any = None) -> None:
         self._declared = declared
-        self._x, self._y = tensor(x, declared.shape).numpy() if isinstance(x, list) else np.asarray(x), column(y, "y")
-        self._task = None if task is None else np.asarray(task)
-        self._person = None if person is None or declared.unit == "record" else np.asarray(person)
+        if is_list(x) and declared.shape is None:
+            raise DataError("a list of records does not tell their shape; declare it, or give an array")
+        self._x, self._y = tensor(x, declared.shape).numpy() if is_list(x) else np.asarray(x), column(y, "y")
+        self._task = None if task is None else column(task, "task")
+        self._person = None if person is None or declared.unit == "record" else column(person, "person")
         _check_features(declared, self._x.dtype)
         if len({len(array) for array in (self._x, self._y, self._task, self._person) if array is not None}) != 1:
             raise DataError(LENGTHS)
@@ -121,9 +124,13 @@ def _names(values: Array) -> Array:
 
 
 def _to_arrow(values: Array) -> Any:
-    """An Arrow array. Where values have several types, each becomes a text by itself."""
-    try:
+    """An Arrow array. The values of a list become texts, each by itself: whole numbers without point or exponent."""
+    if values.dtype.kind != "O":
         return pa.array(values)
-    except (pa.ArrowException, TypeError):
-        known = (str, int, float, np.generic)
-        return pa.array([str(value) if isinstance(value, known) else None for value in values.tolist()], pa.string())
+    return pa.array([_as_text(value) for value in values.tolist()], pa.string())
+
+
+def _as_text(value: int | float | str) -> str | None:
+    if isinstance(value, float):
+        return None if not math.isfinite(value) else str(int(value)) if value.is_integer() else repr(value)
+    return str(value).encode(errors="ignore").decode()

@@ -1,12 +1,17 @@
 """Opens what `Vault.admit` is given: arrays, torch Datasets, iterables, or the declared rows of a file.
 
 Every source becomes a `Source`: a function that fetches features by row, the labels, and the ids of the units. Labels
-and ids are read at admission, features when they are sampled. Each record is parsed by itself: a malformed record
-changes how no other record is read, and no message quotes a value or depends on the number of records.
+and ids are read at admission, features when they are sampled. No message quotes a value or depends on the number of
+records.
+
+Formal guarantees:
+    * What records have in common (shape, type, whether they come with ids) follows from the declaration or from the
+      type of an array, never from a record. In a list, a Dataset or an iterable each record is converted by itself.
+    * A record that does not fit is dropped in silence.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,8 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.data.declared.parsing import plain_name
 from tacit.data.samples import Array, Features, Floats
-from tacit.data.tensors import model_input, row_like, tensor
+from tacit.data.tensors import invalid_row, is_list, model_input, row, rows, tensor
 from tacit.errors import VaultError
 
 
@@ -27,11 +33,13 @@ class Source:
         fetch: Returns the features of the given rows as one tensor.
         labels: The label of every row.
         ids: The id of the unit that each row belongs to; None where the source has no ids.
+        lazy: Whether features are read when they are fetched; otherwise the source holds them all.
     """
 
     fetch: Callable[[Tensor], Tensor]
     labels: NDArray[Any]
     ids: NDArray[Any] | None
+    lazy: bool = False
 
 
 class Reader(Protocol):
@@ -50,30 +58,32 @@ class DeclaredRows:
     reader: Reader = field(repr=False)
 
 
-def open_source(source: Any, shape: tuple[int, ...] | None) -> Source:
-    """Opens a source of records. Records with an empty id are dropped without a message.
+def open_source(source: Any, shape: tuple[int, ...] | None, *, ids: bool = False, integers: bool = False) -> Source:
+    """Opens a source of records. Records that do not fit, or have an empty id, are dropped without a message.
 
     Args:
         source: Arrays `(x, y)` or `(x, y, ids)`, where x may also be `Features`; a Dataset or an iterable of `(x, y)`
             or `(x, y, id)`; a function that returns one of these; or `DeclaredRows`.
-        shape: The declared shape of one record, where there is one.
+        shape: The declared shape of one record. Arrays tell it themselves.
+        ids: Whether the records of a Dataset or iterable are declared to come with ids. Arrays tell it themselves.
+        integers: Whether the features in a list, Dataset or iterable are declared to be whole numbers.
 
     Raises:
-        VaultError: The source has none of these forms.
+        VaultError: The source has none of these forms, or its shape is not declared.
     """
     if isinstance(source, DeclaredRows):
         source = tuple(column for column in source.reader.read(source.task) if column is not None)
     elif callable(source) and not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
         source = source()
     if isinstance(source, tuple) and len(source) in (2, 3):
-        return _with_ids_only(_from_arrays(*source, shape=shape))
-    plain = isinstance(source, np.ndarray | Tensor | Mapping | str)
+        return _from_arrays(*source, shape=shape, integers=integers)
+    plain = isinstance(source, np.ndarray | Tensor | Mapping | str | tuple)
     if plain or hasattr(source, "columns") or hasattr(source, "dataset"):
         raise VaultError(_EXPECTED + f", got {type(source).__name__}")
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
-        return _with_ids_only(_from_dataset(source, shape))
+        return _from_dataset(source, shape, ids, integers)
     if isinstance(source, Iterable):
-        return _with_ids_only(_from_dataset(list(source), shape))
+        return _from_dataset(list(source), shape, ids, integers)
     raise VaultError(_EXPECTED + f", got {type(source).__name__}")
 
 
@@ -82,89 +92,100 @@ _EXPECTED = (
 )
 
 
-def _with_ids_only(source: Source) -> Source:
-    """The source without the records that have an empty id."""
-    if source.ids is None or bool((source.ids != "").all()):
+_NO_SHAPE = (
+    "a list, Dataset or iterable does not tell the shape of its records, and no record may decide how others are read; "
+    "declare it with Declared(shape=…)"
+)
+
+
+def _fitting(source: Source, fits: NDArray[np.bool_]) -> Source:
+    """The source without the records that do not fit, or have an empty id."""
+    keep = fits if source.ids is None else fits & (source.ids != "")
+    if bool(keep.all()):
         return source
-    kept, fetch = torch.from_numpy(np.flatnonzero(source.ids != "")), source.fetch
-    return replace(
-        source, fetch=lambda rows: fetch(kept[rows]), labels=source.labels[kept.numpy()], ids=source.ids[kept.numpy()]
+    kept, fetch = torch.from_numpy(np.flatnonzero(keep)), source.fetch
+    return Source(
+        fetch=lambda rows: fetch(kept[rows]),
+        labels=source.labels[keep],
+        ids=None if source.ids is None else source.ids[keep],
+        lazy=source.lazy,
     )
 
 
-def _from_arrays(x: Any, y: Any, ids: Any = None, *, shape: tuple[int, ...] | None) -> Source:
+def _from_arrays(x: Any, y: Any, ids: Any = None, *, shape: tuple[int, ...] | None, integers: bool) -> Source:
     if x is None or y is None:
         raise VaultError(_EXPECTED + ", got None for one of them")
-    features, labels = x if isinstance(x, Features) else tensor(x, shape), column(y, "y")
-    owners = None if ids is None else _owner_ids(ids)
+    if is_list(x) and shape is None:
+        raise VaultError(_NO_SHAPE)
+    fits = None
+    if isinstance(x, Features):
+        features: Any = x
+    elif is_list(x) and shape is not None:
+        features, fits = rows(x, shape, integers=integers)
+    else:
+        features = tensor(x)
+    labels, owners = column(y, "y"), None if ids is None else _owner_ids(ids)
     if len(features) != len(labels) or (owners is not None and len(owners) != len(labels)):
         raise VaultError("x, y and ids must have one entry per record, and their lengths differ")
-    if isinstance(features, Features):
-        return Source(fetch=lambda rows: torch.from_numpy(features[rows.numpy()]), labels=labels, ids=owners)
-    return Source(fetch=lambda rows: model_input(features[rows]), labels=labels, ids=owners)
+
+    def fetch(index: Tensor) -> Tensor:
+        if isinstance(features, Features):
+            return torch.from_numpy(features[index.numpy()])
+        return model_input(features[index])
+
+    fits = np.ones(len(labels), dtype=np.bool_) if fits is None else fits
+    return _fitting(Source(fetch=fetch, labels=labels, ids=owners, lazy=isinstance(x, Features)), fits)
 
 
-def _from_dataset(data: Any, shape: tuple[int, ...] | None) -> Source:
-    first = data[0] if len(data) else None
-    if first is not None and not _is_sample(first):
-        raise VaultError(_EXPECTED + f", and this one gives {type(first).__name__} of another length")
-    if first is None and shape is None:
-        raise VaultError("this source holds no record and cannot tell their shape; declare it with Declared(shape=…)")
-    rest = [sample[1:] if _is_sample(sample := data[i]) else (None,) for i in range(len(data))]
-    labels = column([row[0] for row in rest], "y") if rest else np.zeros(0, dtype=np.int64)
-    has_ids = first is not None and len(first) > 2
-    ids = _owner_ids([(*row, None)[1] for row in rest]) if has_ids else None
-    template = torch.zeros(shape or ()) if first is None else _template(first[0], shape)
+def _from_dataset(data: Any, shape: tuple[int, ...] | None, has_ids: bool, integers: bool) -> Source:
+    if shape is None:
+        raise VaultError(_NO_SHAPE)
 
-    def fetch(rows: Tensor) -> Tensor:
-        samples = [data[row] for row in rows.tolist()]
-        features = [row_like(sample[0] if _is_sample(sample) else None, template) for sample in samples]
-        return model_input(torch.stack(features) if features else template[None][:0])
+    def sample(number: int) -> tuple[Tensor | None, Any, Any]:
+        """Features (None where they do not fit), label and id."""
+        found = data[number]
+        if not isinstance(found, tuple | list) or len(found) not in (2, 3):
+            return None, None, None
+        return row(found[0], shape, integers=integers), found[1], (*found, None)[2]
 
-    return Source(fetch=fetch, labels=labels, ids=ids)
+    fits, labels, ids = [], [], []
+    for number in range(len(data)):
+        features, label, owner = sample(number)
+        fits.append(features is not None)
+        labels.append(label)
+        ids.append(owner)
+    other = invalid_row(shape, integers=integers)
 
+    def fetch(index: Tensor) -> Tensor:
+        found = [sample(number)[0] for number in index.tolist()]
+        return torch.stack([other if one is None else one for one in found] or [other])[: len(found)]
 
-def _is_sample(sample: Any) -> bool:
-    return isinstance(sample, tuple | list) and len(sample) in (2, 3)
-
-
-def _template(features: Any, shape: tuple[int, ...] | None) -> Tensor:
-    """Zeros of the declared shape, or of that of these features, and of the type of these where they can be read."""
-    try:
-        value = tensor(features)
-    except (VaultError, ValueError, TypeError):
-        if shape is None:
-            raise
-        return torch.zeros(shape)
-    return value.new_zeros(value.shape if shape is None else shape)
+    owners = _owner_ids(ids) if has_ids else None
+    found = Source(fetch=fetch, labels=column(labels, "y"), ids=owners, lazy=True)
+    return _fitting(found, np.asarray(fits, dtype=np.bool_))
 
 
 def column(values: Any, name: str) -> NDArray[Any]:
     """One number or text per record.
 
-    In a list of several types each value is converted by itself; a value that is neither a number nor a text becomes
-    the empty text.
+    An array of numbers or texts has its own type. A list or an array of objects becomes an array of objects, in which
+    each value is converted by itself; one that is neither a number nor a text becomes the empty text.
 
     Raises:
-        VaultError: There is more than one dimension, or an array of another type.
+        VaultError: An array has more than one dimension, or another type.
     """
-    try:
+    if hasattr(values, "dtype"):
         array = np.asarray(values)
-    except ValueError:  # lists among the values
-        array = np.empty(0, dtype=object)
-    if array.ndim > 1:
-        raise VaultError(
-            f"{name} must hold one value per record, got {array.ndim} dimensions; flatten or rank it first"
-        )
-    if isinstance(values, np.ndarray | Tensor) and array.dtype.kind != "O":
-        if array.dtype.kind not in "iufbU":
+        if array.ndim != 1:
+            raise VaultError(
+                f"{name} must hold one value per record, got {array.ndim} dimensions; flatten or rank it first"
+            )
+        if array.dtype.kind in "iufbU":
+            return array.astype(np.int64) if array.dtype.kind == "b" else array
+        if array.dtype.kind != "O":
             raise VaultError(f"{name} must be numbers or texts, got {array.dtype}; convert it first")
-        return array.astype(np.int64) if array.dtype.kind == "b" else array
+        values = array
     plain = [_plain_value(value) for value in values]
-    if len({isinstance(value, str) for value in plain}) == 1:
-        uniform = np.asarray(plain)
-        if uniform.dtype.kind in "iufU":
-            return uniform
     mixed = np.empty(len(plain), dtype=object)
     mixed[:] = plain
     return mixed
@@ -180,8 +201,8 @@ def _plain_value(value: Any) -> int | float | str:
 
 
 def _owner_ids(ids: Any) -> NDArray[Any]:
-    """Ids as texts, empty where one is missing. The numbers 7 and 7.0 and the text '7' are the same id, so that it does
-    not matter how a file was read."""
+    """Ids as texts in the form in which they are compared, empty where one is missing: however a file was read, and
+    whichever way records come in, the number 7 and the texts '7', ' 7' and '7.0' are one id (`plain_name`)."""
     values = column(ids, "ids")
     if values.dtype.kind in "iu":
         return values.astype(str)
@@ -191,4 +212,4 @@ def _owner_ids(ids: Any) -> NDArray[Any]:
 def _owner_id(value: int | float | str) -> str:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else ""
-    return str(value)
+    return plain_name(str(value))
