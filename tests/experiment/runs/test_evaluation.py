@@ -24,7 +24,7 @@ from tacit.experiment.runs.folder import SeedFolder
 from tacit.experiment.runs.resolver import make_evaluation
 from tacit.experiment.runs.run_summary import RunSummary
 from tacit.experiment.runs.runner import run
-from tacit.learners import opened
+from tacit.learners import load_learner
 from tacit.privacy.accounting.budget import Budget
 from tacit.privacy.accounting.calibrate import fits
 from tacit.privacy.accounting.events import repeat
@@ -165,7 +165,7 @@ def test_the_average_over_blurry_tasks_is_the_accuracy_with_each_class_once(
     )  # tasks of several sizes, where they may have them
     config = make_config(learner={"method": "CosineClassifier"}, model={}, lca=1, budget={"epsilon": 8, "delta": 1e-3})
     found = run(config, tmp_path / "r", stream=lambda _: stream)
-    learner = opened(found.certificate.parent)
+    learner = load_learner(found.certificate.parent)
     right = learner.predict(np.asarray(data.test.x)) == data.test.y  # six classes of three rows, all in the stream
     assert found.metrics["average_accuracy"]["mean"] == pytest.approx(right.mean())
     assert 0.0 < right.mean() < 1.0  # neither all nor nothing, which any average would give

@@ -71,8 +71,8 @@ def counts(
     retired = accumulate(use.retired for use in uses)
     return [
         ConsumptionPoint(
-            data=setting.name, learners=len(pool.rota_.spans), noise=noise, stay=schedule.stay or 0, task=task,
-            admitted=use.admitted, read=use.read, held=use.held, retired=gone,
+            data=setting.name, learners=len(pool.learner_schedule_.spans), noise=noise, stay=schedule.stay or 0,
+            task=task, admitted=use.admitted, read=use.read, held=use.held, retired=gone,
         )
         for task, (use, gone) in enumerate(zip(uses, retired, strict=True), start=1)
     ]  # fmt: skip
