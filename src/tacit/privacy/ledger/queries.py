@@ -87,7 +87,7 @@ class LedgerQueries(LedgerFile):
     def is_live(self, block_id: int) -> bool:
         """Whether the block was not retired."""
         with self._read() as connection:
-            return lookup.raw_block(connection, block_id).state != "retired"
+            return bool(lookup.raw_block(connection, block_id).state != "retired")
 
     def remaining(self, block_id: int, holder: str | None = None) -> RenyiFilter:
         """What an open block may still be charged, as a filter.
