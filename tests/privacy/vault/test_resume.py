@@ -194,17 +194,19 @@ def test_another_label_set_cannot_reuse_the_noise(tmp_path: Path) -> None:
 
 
 class Scaled(nn.Module):
-    """A model whose output depends on a plain attribute that `str` does not show."""
+    """A model whose output depends on attributes that `str` does not show, one of them of its class."""
+
+    shift = 1.0
 
     def __init__(self) -> None:
         super().__init__()
         self.inner, self.scale = model(), torch.tensor(1.0)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.inner(x) * self.scale
+        return self.inner(x) * self.scale * self.shift
 
 
-def test_nothing_that_changes_a_gradient_meets_the_same_noise(tmp_path: Path) -> None:
+def test_nothing_that_changes_a_gradient_meets_the_same_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever changed and however it hides: a step that is redone must give the same result or none."""
     vault, block = world(tmp_path)
     net = Scaled()
@@ -214,6 +216,10 @@ def test_nothing_that_changes_a_gradient_meets_the_same_noise(tmp_path: Path) ->
     assert torch.equal(grant.gradient()["inner.0.weight"], first)
     net.scale = torch.tensor(3.0)
     grant.seek(0)
+    with pytest.raises(VaultError, match="step 0 of this grant was taken with other parameters"):
+        grant.gradient()
+    net.scale = torch.tensor(1.0)
+    monkeypatch.setattr(Scaled, "shift", 3.0)
     with pytest.raises(VaultError, match="step 0 of this grant already released another gradient"):
         grant.gradient()
 

@@ -54,6 +54,8 @@ class Reached:
                 self._place(f"{path}.{type(one).__name__}.", vars(one)[kind], dict(vars(one)[kind]), pinned)
             self._found.extend((f"{path}.{name}", child, pinned) for name, child in one._modules.items())
         elif isinstance(one, types.FunctionType):
+            if one.__module__ is not None and one.__module__.partition(".")[0] in _FOREIGN:
+                return
             for name, cell in zip(one.__code__.co_freevars, one.__closure__ or (), strict=False):
                 self._place(f"{path}.{name}", _Cell(cell), dict(_Cell(cell)), pinned)
             used = {name: one.__globals__[name] for name in one.__code__.co_names if name in one.__globals__}
@@ -67,8 +69,8 @@ class Reached:
         elif isinstance(one, dict | list | tuple) and len(one) <= _LONGEST:
             items = one.items() if isinstance(one, dict) else enumerate(one)
             self._place(path, one, dict(items), pinned)
-        elif _is_looked_into(one):
-            ours = type(one).__module__.startswith("tacit.")  # learners, which change between one try and the next
+        elif _is_looked_into(one, pinned):
+            ours = _is_ours(one)  # learners, which change between one try and the next
             self._place(path, None if ours else vars(one), dict(vars(one)), pinned and not ours)
 
     def _place(self, path: str, place: Any, values: dict[Any, Any], pinned: bool) -> None:
@@ -176,13 +178,21 @@ def _is_state(value: Any, function: Callable[..., Any]) -> bool:
     """Whether a global that a function names may hold state: not what it imports."""
     if isinstance(value, types.FunctionType):
         return value.__globals__ is function.__globals__
-    return isinstance(value, (nn.Module, list, dict, *_CARRIERS)) or _is_looked_into(value)
+    return isinstance(value, (nn.Module, list, dict, *_CARRIERS))
 
 
-def _is_looked_into(one: Any) -> bool:
+def _is_looked_into(one: Any, pinned: bool) -> bool:
+    """Whether an object's attributes are reached. Beyond a learner only what belongs to learners is."""
     home = type(one).__module__
-    skipped = isinstance(one, type | types.ModuleType) or home.startswith("tacit.privacy.")
-    return not skipped and home.partition(".")[0] not in _FOREIGN and hasattr(one, "__dict__")
+    if isinstance(one, type | types.ModuleType) or home.startswith("tacit.privacy.") or not hasattr(one, "__dict__"):
+        return False
+    if not pinned and (not _is_ours(one) or home.startswith("tacit.experiment.")):
+        return False
+    return home.partition(".")[0] not in _FOREIGN
+
+
+def _is_ours(one: Any) -> bool:
+    return any(base.__module__.startswith("tacit.") for base in type(one).__mro__)
 
 
 def _changed(place: Any, values: dict[Any, Any]) -> Any:
