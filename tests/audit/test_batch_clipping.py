@@ -21,10 +21,11 @@ def test_the_worst_record_turns_a_clipped_batch_around() -> None:
 
 
 def test_published_rules_are_refuted_and_the_control_is_not() -> None:
-    results = audit(runs=4000)
+    results = audit(runs=20_000)
     for found in results:
         assert found.refuted == (found.rule != "each record clipped")
-        assert found.at_least <= min(found.exact, most(4000)) and (found.refuted or found.stated == found.exact)
+        assert found.at_least <= min(found.exact, most(20_000))
+        assert found.refuted or found.stated == pytest.approx(found.exact)
     accounted = [found.stated for found in results[:4]]
     assert accounted == pytest.approx([4.140, 4.140, 3.591, 3.591], abs=1e-3)
     table_1, corrected = results[4:6]
@@ -45,9 +46,9 @@ def test_scores_of_equal_worlds_show_nothing_and_less_noise_shows_more() -> None
 
 
 def test_the_command() -> None:
-    shown = CliRunner().invoke(app, ["audit", "batch-clipping", "--runs", "1000"], env={"COLUMNS": "120"})
+    shown = CliRunner().invoke(app, ["audit", "batch-clipping", "--runs", "20000"], env={"COLUMNS": "120"})
     assert shown.exit_code == 0, shown.output
-    assert shown.output.count("consistent") == 2 and shown.output.count("REFUTED") >= 5
+    assert shown.output.count("consistent") == 2 and shown.output.count("REFUTED") == 7
     found = json.loads(CliRunner().invoke(app, ["audit", "batch-clipping", "--runs", "1000", "--json"]).output)
     assert len(found) == len(RULES) and all(math.isfinite(one["at_least"]) for one in found)
     with pytest.raises(PlanError, match="runs must be from 100"):

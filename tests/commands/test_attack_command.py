@@ -120,7 +120,7 @@ def test_with_a_noise_layer_there_are_certificates() -> None:
     assert facts["certified"] == {"norm": "linf", "radius": 0.5, "bound": "smoothing", "draws": 50}
     assert facts["largest_radius"] < 0.5 and facts["average_accuracy"]["certified"] == 0
     assert tacit("attack", "r", "--bound", "tight").exit_code == 2
-    assert "certified_radius = 0.0 is not possible" in tacit("attack", "r", "--certified-radius", "0").stderr
+    assert "certified_radius = 0.0 is out of range" in tacit("attack", "r", "--certified-radius", "0").stderr
 
 
 def test_wrong_calls_are_one_sentence() -> None:

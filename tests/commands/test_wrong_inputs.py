@@ -67,8 +67,8 @@ SENTENCES = {
     "run visits.csv": "visits.csv is a data file, not a configuration; declare it first with `tacit data "
     "declare visits.csv`, then run the declaration: tacit run visits.yaml",
     "sweep visits.csv": "declare it first with `tacit data declare visits.csv`",
-    "tune visits.csv": "declare it first by `tacit data declare visits.csv`",
-    "run a.parquet": "declare it first by `tacit data declare a.parquet`",
+    "tune visits.csv": "declare it first with `tacit data declare visits.csv`",
+    "run a.parquet": "declare it first with `tacit data declare a.parquet`",
     "run pictures": "the folder pictures has no run; if it has images, declare them first with `tacit data declare "
     "pictures`, then run the declaration",
     "sweep quickstart --out visits.csv": "visits.csv is a file, and a sweep needs a folder",

@@ -205,5 +205,5 @@ def test_keys_and_what_is_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=sentence):
             backbone("scattering", **options)
-    with pytest.raises(ConfigError, match=r"'scatering' is no backbone.*did you mean scattering"):
+    with pytest.raises(ConfigError, match=r"'scatering' is not a backbone.*did you mean scattering"):
         backbone("scatering")

@@ -155,7 +155,9 @@ def test_every_scenario_declares_public_facts_that_hold(make: Callable[..., Stre
         tx, ty = task.test()
         assert isinstance(tx, np.ndarray) and tx.dtype == np.float32 and tx.shape == (len(ty), *stream.info.shape)
         assert tx.min() >= 0 and tx.max() <= 1
-        assert set(ty.tolist()) == set(task.info.labels)
+        # A blurry class is tested once: its few test rows are shared out over the tasks that hold it.
+        assert set(ty.tolist()) <= set(task.info.labels)
+        assert make in (iblurry, siblurry) or set(ty.tolist()) == set(task.info.labels)
 
 
 def test_features_are_made_when_they_are_sampled(toy: Toy) -> None:

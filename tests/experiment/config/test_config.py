@@ -80,7 +80,7 @@ def test_a_wrong_one_names_the_key_the_value_and_the_nearest(setting: str) -> No
 
 
 def test_what_is_missing_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"data.tasks is missing: the scenario 'permuted' needs it, a whole number"):
+    with pytest.raises(ConfigError, match=r"data.tasks is missing; the scenario 'permuted' needs it as a whole number"):
         Config.of({"name": "n", "data": {"source": "digits", "scenario": "permuted"}})
     with pytest.raises(ConfigError, match=r"^data is missing"):
         Config.of({"name": "n"})

@@ -37,7 +37,9 @@ def test_every_whole_name_means_itself() -> None:
 
 
 def test_a_name_that_may_be_two_is_refused_with_both() -> None:
-    with pytest.raises(ConfigError, match=r"learner.method = 'naive' may be NaiveDPSGD or NaiveGaussian; write more"):
+    with pytest.raises(
+        ConfigError, match=r"learner.method = 'naive' is ambiguous: NaiveDPSGD or NaiveGaussian; write the full name"
+    ):
         Config.of({**PLAIN, "learner": "naive"})
     with pytest.raises(LearnerError, match="NaiveDPSGD, NaiveGaussian"):
         find("naive")

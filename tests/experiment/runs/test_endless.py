@@ -421,7 +421,7 @@ def test_an_erasure_that_was_interrupted_is_finished(tmp_path: Path, monkeypatch
     ("changes", "sentence"),
     [
         ({"seeds": 2}, "one seed"),
-        ({"evaluation": {"test": "charged"}}, "for ever"),
+        ({"evaluation": {"test": "charged"}}, "unlimited number of charged queries"),
         ({"data": {"source": "digits", "scenario": "drifting", "label_space": "constant"}}, "labels that it declares"),
         ({"keep": 0}, "keep"),
     ],

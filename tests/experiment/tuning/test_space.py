@@ -53,7 +53,7 @@ def test_a_file_says_the_same(tmp_path: Path) -> None:
         ({"learner.lr": {"low": 1}}, "learner.lr: a key of a search space needs low and high, or choices"),
         ({"learner.lr": {"low": 2, "high": 1}}, "low must be below high"),
         ({"learner.lr": {"low": 0, "high": 1, "log": True}}, "log=true needs low > 0"),
-        ({"learner.lr": {"low": 0.5, "high": 1, "whole": True}}, "must be whole numbers"),
+        ({"learner.lr": {"low": 0.5, "high": 1, "whole": True}}, "whole=true needs integers"),
         ({"learner.lr": {"low": 0, "high": 1, "choices": [1]}}, "this one has both"),
         ({"learner.lr": {"low": 0, "hihg": 1}}, "did you mean high"),
     ],

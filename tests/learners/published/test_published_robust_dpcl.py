@@ -80,11 +80,11 @@ def test_a_record_may_be_read_as_often_as_the_accountant_says() -> None:
     task = facts().tasks[0]
     assert make().reads_allowed(task) == float("inf")
     for rate, noise in ((None, 1.0), (1.0, 4.0)):
-        learner = make(record_budget=2.0, charged_rate=rate, noise=noise, budget=Budget(epsilon=2.0, delta=1e-5))
+        learner = make(record_budget=3.0, charged_rate=rate, noise=noise, budget=Budget(epsilon=3.0, delta=1e-5))
         q = 10 / 120 if rate is None else rate
         reads = int(learner.reads_allowed(task))
         below, above = (moments_accountant(q, noise, n, 1e-5, LEARNER_ORDER) for n in (reads, reads + 1))
-        assert reads > 0 and below <= 2.0 < above
+        assert reads > 0 and below <= 3.0 < above
 
 
 def test_spent_records_are_replaced_by_others_of_their_task_and_label_while_there_are_any() -> None:

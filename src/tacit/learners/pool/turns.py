@@ -92,7 +92,8 @@ class TakingTurns(Learner):
     def start(self, stream: StreamInfo) -> None:
         if self.vote not in ("mean", "confident"):
             raise LearnerError(f"vote must be 'mean' or 'confident', got {self.vote!r}")
-        self.turn_settings().check(stream)
+        if self.supports_endless or not stream.endless:  # otherwise the stream is refused for its own reason
+            self.turn_settings().check(stream)
         self.pool_: dict[int, State] = {}
         super().start(stream)
 
