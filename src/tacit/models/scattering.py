@@ -80,7 +80,7 @@ class Scattering(nn.Module):
             return functional.normalize(self._symmetric(values).flatten(1), dim=1)
 
     def maps(self, x: Tensor) -> Tensor:
-        """(n, channels · 81, grid, grid), channel by channel: S₀, S₁ by scale and angle, S₂ by first and second angle."""
+        """(n, channels · 81, grid, grid), channel by channel: S₀, S₁ by scale and angle, S₂ by both angles."""
         n, channels = x.shape[:2]
         padded = functional.pad(x, self.margins, mode="reflect").view(n * channels, 1, *self.wavelets.shape[2:])
         spectrum = torch.fft.fft2(padded)
