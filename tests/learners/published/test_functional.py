@@ -212,7 +212,7 @@ def test_the_texts_steps_are_plain_and_the_codes_are_adams() -> None:
         if variant == "text":
             learner.load(learner.tensors() | before)
             g = learner.gradient(*perturbed(learner), 40)
-            rates = {name: 0.001 if name.startswith("encoder.") else 0.03 for name in before}
+            rates = {name: 1e-4 if name.startswith("encoder.") else 0.03 for name in before}
             assert all(torch.allclose(moved[name], rate * g[name]) for name, rate in rates.items())
         else:
             assert moved["head.weight"].abs().min() == pytest.approx(largest, rel=1e-3)
@@ -243,7 +243,7 @@ def test_a_release_is_all_that_is_needed_to_go_on(method: str, variant: str, tmp
 
 def test_the_encoder_has_a_rate_of_its_own() -> None:
     for variant, settings, rates in (
-        ("text", {"lr": None}, (0.001, 0.03)), ("code", {"lr": [0.5, 0.2]}, (0.2, 0.2)),
+        ("text", {"lr": None}, (1e-4, 0.03)), ("code", {"lr": [0.5, 0.2]}, (0.2, 0.2)),
         ("code", {"lr": 0.5, "encoder_lr": 0.25}, (0.25, 0.5)),
     ):  # fmt: skip
         learner = make(info=pictures(2), variant=variant, features=3, kernel=3, **settings)

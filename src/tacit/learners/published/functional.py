@@ -63,7 +63,7 @@ class Functional(Learner):
     lr: Each[float] | None = None
     """Learning rate. If None, 0.03 in `text` and 0.003 in `code`."""
     encoder_lr: float | None = None
-    """Learning rate of θ₁. If None, 0.001 in `text`, where R̄ is a sum over inputs that aligns all hidden units at the
+    """Learning rate of θ₁. If None, 0.0001 in `text`, where R̄ is a sum over inputs that aligns all hidden units at the
     rate of the classifier, and `lr` in `code`, where Adam scales it."""
     epsilon1: float | None = None
     """ε₁ of the auto-encoder. If None, equal to `epsilon2`."""
@@ -132,7 +132,7 @@ class Functional(Learner):
     def set_rates(self, task: TaskInfo) -> None:
         """Sets the learning rates of a task, of θ₁ and of θ₂."""
         lr = self.lr_of(task)
-        own = 0.001 if self.variant == "text" else lr
+        own = 1e-4 if self.variant == "text" else lr
         for group, rate in zip(self.optimizer_.param_groups, (self.encoder_lr or own, lr, lr), strict=True):
             group["lr"] = rate
 
