@@ -134,8 +134,8 @@ def morlet(height: int, width: int, scale: int, angle: float) -> Tensor:
     along = horizontal * math.cos(angle) + vertical * math.sin(angle)
     across = vertical * math.cos(angle) - horizontal * math.sin(angle)
     quiet = (-0.5 * (STRETCH * spread * across).square()).exp()
-    wave = (quiet * (-0.5 * (spread * (along - frequency)).square()).exp()).sum((2, 3))
-    envelope = (quiet * (-0.5 * (spread * along).square()).exp()).sum((2, 3))
+    wave: Tensor = (quiet * (-0.5 * (spread * (along - frequency)).square()).exp()).sum((2, 3))
+    envelope: Tensor = (quiet * (-0.5 * (spread * along).square()).exp()).sum((2, 3))
     return wave - wave[0, 0] / envelope[0, 0] * envelope
 
 
