@@ -80,7 +80,7 @@ class Scattering(nn.Module):
             return functional.normalize(self._symmetric(values).flatten(1), dim=1)
 
     def maps(self, x: Tensor) -> Tensor:
-        """(n, channels · 81, grid, grid), by channel: S₀, S₁ by scale and angle, S₂ by first and second angle."""
+        """(n, channels · 81, grid, grid), channel by channel: S₀, S₁ by scale and angle, S₂ by both angles."""
         n, channels = x.shape[:2]
         padded = functional.pad(x, self.margins, mode="reflect").view(n * channels, 1, *self.wavelets.shape[2:])
         spectrum = torch.fft.fft2(padded)
@@ -134,10 +134,9 @@ def morlet(height: int, width: int, scale: int, angle: float) -> Tensor:
     along = horizontal * math.cos(angle) + vertical * math.sin(angle)
     across = vertical * math.cos(angle) - horizontal * math.sin(angle)
     quiet = (-0.5 * (STRETCH * spread * across).square()).exp()
-    wave = (quiet * (-0.5 * (spread * (along - frequency)).square()).exp()).sum((2, 3))
-    envelope = (quiet * (-0.5 * (spread * along).square()).exp()).sum((2, 3))
-    centred: Tensor = wave - wave[0, 0] / envelope[0, 0] * envelope
-    return centred
+    wave: Tensor = (quiet * (-0.5 * (spread * (along - frequency)).square()).exp()).sum((2, 3))
+    envelope: Tensor = (quiet * (-0.5 * (spread * along).square()).exp()).sum((2, 3))
+    return wave - wave[0, 0] / envelope[0, 0] * envelope
 
 
 def modulus(spectra: Tensor, wavelets: Tensor, step: int) -> Tensor:
