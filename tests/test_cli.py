@@ -77,6 +77,7 @@ def test_the_command_starts_without_what_it_does_not_need() -> None:
 
 START = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
 class Interrupted:
     def find_spec(self, name, *_):
         if name == {name!r}:
