@@ -93,7 +93,7 @@ def _assert_close(found: Any, golden: Any, path: str) -> None:
         for number, pair in enumerate(zip(found, golden, strict=True)):
             _assert_close(*pair, f"{path}/{number}")
     elif isinstance(golden, float):
-        tolerance = {"abs": 0.02} if "/accuracy/" in path else {"rel": 1e-3}  # records near a decision boundary
+        tolerance = {"abs": 0.05} if "/accuracy/" in path else {"rel": 1e-3}  # records near a decision boundary
         assert found == pytest.approx(golden, **tolerance), path
     else:
         assert found == golden, path

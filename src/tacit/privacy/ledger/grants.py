@@ -13,6 +13,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from dp_accounting.dp_event import DpEvent
@@ -36,7 +37,7 @@ def reserve(txn: Transaction, proposal: Proposal, work: Work, keys: KeyRing) -> 
         position, first_generation = _next_position(txn.connection, series, work)
         _check_new_in_series(txn.connection, series, [block for block, _, _ in proposal.reads])
         generation = first_generation or generation
-    grant = _new_name(txn, work, keys)
+    grant = _new_name(txn, work, proposal, keys)
     body: dict[str, Any] = {name: getattr(work, name) for name in ("pin", "holder", "kind")} | {
         "horizon": work.positions
     }
@@ -47,12 +48,20 @@ def reserve(txn: Transaction, proposal: Proposal, work: Work, keys: KeyRing) -> 
     return Ticket(grant=grant, token=1, generation=generation, series=_series_grants(txn.connection, grant))
 
 
-def _new_name(txn: Transaction, work: Work, keys: KeyRing) -> str:
-    """A random name; under test keys, one that follows from the work."""
+def _new_name(txn: Transaction, work: Work, proposal: Proposal, keys: KeyRing) -> str:
+    """A random name; under test keys, one that follows from the plan, the blocks and the earlier grants of the same.
+
+    It does not follow from the fingerprint: parameters are rounded otherwise on other processors, and a test has to
+    meet the same noise there.
+    """
     if not keys.test:
         return uuid.uuid4().hex
-    before = select(func.count()).select_from(grants).where(grants.c.pin == work.pin)
-    return keys.identity("grant", work.pin, str(txn.connection.execute(before).scalar_one()))[:32]
+    what = canonical([work.kind, dict(work.plan), [block for block, _, _ in proposal.reads]])
+    for number in count():
+        name = keys.identity("grant", what, str(number))[:32]
+        if txn.connection.execute(select(grants.c.id).where(grants.c.id == name)).first() is None:
+            return name
+    raise AssertionError("unreachable")
 
 
 def _next_position(connection: Connection, series: str, work: Work) -> tuple[int, int | None]:
