@@ -35,7 +35,8 @@ from tacit.errors import PlanError, VaultError
 from tacit.privacy.accounting import calibrate, events
 from tacit.privacy.accounting.budget import Budget
 from tacit.privacy.ledger.storage.values import LabelPolicy
-from tacit.privacy.vault.exits.plans import GradientPlan, LabelPlan, SumPlan
+from tacit.privacy.vault.exits.label_set import LabelPlan
+from tacit.privacy.vault.exits.plans import GradientPlan, SumPlan
 from tacit.privacy.vault.intake.blocks import Block, check_other_label, label_set
 from tacit.privacy.vault.vault import Vault
 

@@ -29,8 +29,7 @@ from tacit.privacy.vault.exits.count import CountExit
 from tacit.privacy.vault.exits.gradient_exit import GradientExit
 from tacit.privacy.vault.exits.individual_filter import FilterPlan, IndividualFilterExit
 from tacit.privacy.vault.exits.label_set import LabelSetExit
-from tacit.privacy.vault.exits.plans import Plan
-from tacit.privacy.vault.exits.repeat_and_select import TuningExit
+from tacit.privacy.vault.exits.repeat_and_select import Plan, TuningExit
 from tacit.privacy.vault.exits.second_moment import SecondMomentExit
 from tacit.privacy.vault.exits.sums import SumsExit
 from tacit.privacy.vault.exits.unsafe import UnsafeExits
