@@ -1,15 +1,18 @@
 """Golden values of a sweep: accuracy matrices, charged events, and digests and norms of the released tensors.
 
-    python -m support.golden SWEEP_FOLDER > tests/golden/NAME.json
+    python -m support.golden SWEEP_FOLDER > tests/golden/NAME.PROCESSOR.json
 
 A sweep with `repeatable_noise` gives the same values in every run on the same type of machine. Other processors and
-other versions of the math libraries round differently, so there the values are only close.
+other versions of the math libraries round differently, so there the values are only close. A method that projects on
+conflict asks a yes-or-no question at each step from its second task on, and rounding can turn an answer: between an
+AMD and an Intel processor the third release of DPCL differs by 7 %, everything else by less than 1e-4.
 """
 
 import csv
 import hashlib
 import json
 import platform
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,9 @@ import pytest
 import scipy
 import torch
 from safetensors.torch import load_file
+
+PROJECTED = ("cells/method=AGEM", "cells/method=DPCL")
+FIRST = re.compile(r"/01-|after task 1,")
 
 
 def machine() -> dict[str, str]:
@@ -75,6 +81,13 @@ def _charges(path: Path) -> list[Any]:
     ]
 
 
+def assert_stored(found: dict[str, Any], folder: Path, name: str) -> None:
+    """Compares with the stored values of this type of machine, or else with those of the first."""
+    stored = [json.loads(path.read_text()) for path in sorted(folder.glob(f"{name}.*.json"))]
+    same = [golden for golden in stored if golden["machine"] == found["machine"]]
+    assert_equal(found, (same or stored)[0])
+
+
 def assert_equal(found: dict[str, Any], golden: dict[str, Any]) -> None:
     """Bit for bit on the type of machine that made the golden values; within rounding on others."""
     if found["machine"] == golden["machine"]:
@@ -93,7 +106,11 @@ def _assert_close(found: Any, golden: Any, path: str) -> None:
         for number, pair in enumerate(zip(found, golden, strict=True)):
             _assert_close(*pair, f"{path}/{number}")
     elif isinstance(golden, float):
-        tolerance = {"abs": 0.02} if "/accuracy/" in path else {"rel": 1e-3}  # records near a decision boundary
+        later = path.startswith(PROJECTED) and not FIRST.search(path)
+        if "/accuracy/" in path:  # of records near a decision boundary
+            tolerance = {"abs": 0.1 if later else 0.02}
+        else:
+            tolerance = {"rel": 0.25 if later and "/norms/" in path else 1e-3}
         assert found == pytest.approx(golden, **tolerance), path
     else:
         assert found == golden, path
