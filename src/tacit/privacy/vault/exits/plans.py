@@ -129,7 +129,14 @@ class GradientPlan:
         return -(-self.steps // max(1, self.classes))
 
     def place(self, step: int) -> int | None:
-        """The position of the label that a step reads; None if it reads all labels. Public."""
+        """The position of the label that a step reads; None if it reads all labels. Public.
+
+        Args:
+            step: The step, from 0.
+
+        Returns:
+            The position, or None.
+        """
         if not self.classes:
             return None
         return self.places[step % self.classes] if self.places else step % self.classes
