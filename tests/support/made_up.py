@@ -34,7 +34,8 @@ probability 4e-5 at most, and the test of the true scale sees noise that is 30 %
 
 def assert_scale(values: Any, std: float) -> None:
     """The true scale passes; 30 % off, either way, fails. A test that cannot fail would be no test."""
-    assert np.size(values) >= 300, f"{np.size(values)} draws do not tell 30 % from chance"
+    draws = np.asarray(values).size
+    assert draws >= 300, f"{draws} draws do not tell 30 % from chance"
     assert scale_is(values, std)
     assert not scale_is(values, std * 1.3, REJECTED)
     assert not scale_is(values, std * 0.7, REJECTED)
