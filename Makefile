@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 CONSTRAINTS ?= constraints.txt
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(addprefix --constraint ,$(CONSTRAINTS))
 export OMP_WAIT_POLICY ?= PASSIVE
+# Bytecode is kept: pytest otherwise rewrites every test file again in each worker and each run.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test test-long check format bench clean
 

@@ -10,12 +10,14 @@ import secrets as real
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from typer import testing
 
 from support import session_cache
 from support.named_secrets import TOLD
@@ -24,6 +26,9 @@ from tacit.privacy.randomness import keys
 
 pytest_plugins = ["support.fixtures"]
 torch.set_num_threads(1)  # small problems are faster so, and there is a worker for every core
+
+# The tree of commands is built once for a process, as for a user, and not again for each command that a test calls.
+testing._get_command = cache(testing._get_command)
 
 # Ledgers are synced to the disk at every charge. In memory that takes no time; set TMPDIR to choose another folder.
 _MEMORY = Path("/dev/shm")

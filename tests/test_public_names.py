@@ -1,9 +1,12 @@
 """The public names: about 30 at the top of `tacit`, the rest in each room, imported on first use."""
 
+import inspect
+import re
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,3 +48,38 @@ def test_importing_the_rooms_imports_neither_torch_nor_the_accountants() -> None
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert shown.stdout == "[]\n", shown.stderr
+
+
+def _undocumented(function: Any) -> list[str]:
+    """The sections that a function's docstring lacks."""
+    text, signature = inspect.getdoc(function) or "", inspect.signature(function)
+    names = [name for name in signature.parameters if name not in ("self", "cls", "learner")]
+    lacks = [name for name in names if not re.search(rf"^    {name}: ", text, re.MULTILINE)]
+    returned = signature.return_annotation
+    lacks += ["Returns"] if returned not in (None, "None", inspect.Parameter.empty) and "Returns:" not in text else []
+    raising = re.search(r"^ +raise \w", inspect.getsource(function), re.MULTILINE)
+    return lacks + (["Raises"] if raising and "Raises:" not in text else [])
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_public_functions_document_arguments_results_and_errors(room: str) -> None:
+    package = import_module(room)
+    functions = [value for name in package.__all__ if inspect.isfunction(value := getattr(package, name))]
+    assert {function.__name__: lacks for function in functions if (lacks := _undocumented(function))} == {}
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [tacit.Vault, tacit.Ledger, tacit.Policy, tacit.Stream, tacit.Certificate],
+    ids=lambda o: o.__name__,
+)
+def test_public_methods_document_their_arguments(owner: type) -> None:
+    """One obvious argument needs no line of its own."""
+    for name, value in vars(owner).items():
+        method = getattr(value, "__func__", value)
+        if name.startswith("_") or not inspect.isfunction(method):
+            continue
+        assert inspect.getdoc(method), name
+        others = [one for one in inspect.signature(method).parameters if one not in ("self", "cls", "learner")]
+        if len(others) > 1:
+            assert "Args:" in str(inspect.getdoc(method)), f"{owner.__name__}.{name}"

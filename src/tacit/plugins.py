@@ -9,6 +9,7 @@ import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
@@ -123,10 +124,23 @@ def installed(group: str) -> dict[str, list[EntryPoint]]:
     Args:
         group: Such as `tacit.learners`.
     """
+    return _installed(group, tuple((folder, _changed(folder)) for folder in sys.path))
+
+
+@lru_cache(maxsize=8)
+def _installed(group: str, _searched: tuple[tuple[str, int], ...]) -> dict[str, list[EntryPoint]]:
+    """Looked up once for the folders of `sys.path` as they are: it reads the metadata of every installed package."""
     registered: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=group):
         registered.setdefault(point.name, []).append(point)
     return registered
+
+
+def _changed(folder: str) -> int:
+    try:
+        return Path(folder).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def from_package(points: Collection[EntryPoint], what: str, error: type[TacitError]) -> Any:

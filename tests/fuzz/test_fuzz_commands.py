@@ -128,7 +128,7 @@ def test_the_tree_of_commands_is_the_real_one() -> None:
     assert {("run",), ("ledger", "verify"), ("data", "declare"), ("budget", "stream")} <= set(COMMANDS)
 
 
-@profile(120)
+@profile(60)
 @given(lines())
 def test_any_command_line(line: list[str]) -> None:
     holds(line)
@@ -210,7 +210,7 @@ def runs_or_refuses(settings: dict[str, str]) -> None:
             assert not (folder / "made").exists() or (folder / "made" / "config.yaml").exists()
 
 
-@profile(50)
+@profile(25)
 @given(settings_of_a_run(2))
 def test_any_settings_of_a_run_on_private_records(settings: dict[str, str]) -> None:
     runs_or_refuses(settings)

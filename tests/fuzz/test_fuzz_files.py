@@ -43,7 +43,7 @@ def declaration_holds(tree: Any) -> None:
         raises_only_sentences(lambda: [rows_of(task) for task in open_declared(folder / "visits.yaml")])
 
 
-@profile(120)
+@profile(60)
 @given(changed(DECLARED))
 def test_any_declaration(tree: Any) -> None:
     declaration_holds(tree)
@@ -56,7 +56,7 @@ def test_any_declaration_at_length(tree: Any) -> None:
     declaration_holds(tree)
 
 
-@profile(100)
+@profile(60)
 @given(st.data())
 def test_any_bytes_as_a_declaration(data: st.DataObject) -> None:
     content = data.draw(damaged(text_of(DECLARED).encode()))
@@ -85,7 +85,7 @@ def private_rows_never_decide(body: bytes) -> None:
             assert x.dtype == np.float32 and np.isfinite(x).all()
 
 
-@profile(200)
+@profile(100)
 @given(
     st.one_of(
         LINES.map(lambda found: "\n".join(found).encode("utf-8", "surrogateescape")), damaged(rows(MONTHS[0]).encode())
@@ -106,7 +106,7 @@ def test_any_lines_below_the_header_at_length(body: bytes) -> None:
     private_rows_never_decide(body)
 
 
-@profile(100)
+@profile(60)
 @given(st.data())
 def test_any_bytes_as_a_table(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["visits.csv", "visits.parquet", "visits.npz"]))
@@ -146,7 +146,7 @@ def configuration_holds(name: str, data: st.DataObject, times: int) -> None:
     raises_only_sentences(deed)
 
 
-@profile(400)
+@profile(200)
 @given(st.sampled_from(preset_names()), st.data())
 def test_any_configuration(name: str, data: st.DataObject) -> None:
     configuration_holds(name, data, 3)

@@ -14,7 +14,7 @@ from dp_accounting import dp_event
 from scipy import stats
 from torch import Tensor, nn
 
-from support.made_up import rate_is, scale_is
+from support.made_up import REJECTED, rate_is, scale_is
 from tacit.privacy import Block, GradientPlan, LabelPlan, SumPlan, TuningPlan, Vault
 from tacit.privacy.randomness.grid import grid_for
 from tacit.privacy.vault import FilterPlan
@@ -30,6 +30,11 @@ QUIET = 1e-3
 
 
 HasScale = Callable[[float], bool]
+
+
+def confidence(factor: float) -> float:
+    """The true scale must not be refused by chance, a wrong one must not pass by chance (see `REJECTED`)."""
+    return 1e-6 if factor == 1 else REJECTED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +114,10 @@ def second_moment_noise(vault: Vault, block: Block) -> HasScale:
     """The standard deviation is s on the diagonal and s/√2 off it."""
     out = vault.second_moment(block, SUM, through=Wide(DRAWS)).numpy()
     diagonal, above = np.diag(out), out[np.triu_indices(DRAWS, 1)][:DRAWS]
-    return lambda factor: scale_is(diagonal, factor * 16.0) and scale_is(above, factor * 16.0 / math.sqrt(2))
+    return lambda factor: (
+        scale_is(diagonal, factor * 16.0, confidence(factor))
+        and scale_is(above, factor * 16.0 / math.sqrt(2), confidence(factor))
+    )
 
 
 class Wide(nn.Module):
@@ -146,7 +154,7 @@ def accuracy(vault: Vault, block: Block, plan: SumPlan, code: nn.Module | None) 
 
 def normal(values: Any, std: float) -> HasScale:
     """Whether normals have a multiple of a standard deviation."""
-    return lambda factor: scale_is(values, factor * std)
+    return lambda factor: scale_is(values, factor * std, confidence(factor))
 
 
 def repeated(use: Callable[..., Tensor], std: float) -> Callable[[Vault, Block], HasScale]:
@@ -171,7 +179,7 @@ def label_noise(vault: Vault, block: Block) -> HasScale:
     """An absent candidate passes a threshold of one standard deviation with probability 1 − Φ(1)."""
     many = LabelPlan(noise=4.0, candidates=tuple(range(5 * DRAWS)), threshold=4.0)
     passed = len(vault.label_set(block, many))
-    return lambda factor: rate_is(passed, 5 * DRAWS, float(stats.norm.sf(1 / factor)))
+    return lambda factor: rate_is(passed, 5 * DRAWS, float(stats.norm.sf(1 / factor)), confidence(factor))
 
 
 def label_statistic(vault: Vault, block: Block) -> Tensor:

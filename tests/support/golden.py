@@ -3,7 +3,7 @@
     python -m support.golden SWEEP_FOLDER > tests/golden/NAME.json
 
 A sweep with `repeatable_noise` gives the same values in every run on the same type of machine. Other processors and
-other versions of the math libraries round differently, so there the values are only close.
+other versions of the math libraries round differently, so there the values are only close: the noise is the same.
 """
 
 import csv

@@ -26,11 +26,19 @@ def scale_is(values: Any, std: float, confidence: float = 1e-6) -> bool:
     return bool(stats.chi2.ppf(confidence / 2, x.size) < statistic < stats.chi2.ppf(1 - confidence / 2, x.size))
 
 
+REJECTED = 1e-2
+"""The confidence at which a wrong scale must be rejected. From 300 draws on, noise of the true scale fails with
+probability 4e-5 at most, and the test of the true scale sees noise that is 30 % off with probability 0.96 or more (from
+400 draws on 0.997). With the confidence of the true scale, one test of 400 draws in 90 would fail by chance."""
+
+
 def assert_scale(values: Any, std: float) -> None:
     """The true scale passes; 30 % off, either way, fails. A test that cannot fail would be no test."""
+    draws = np.asarray(values).size
+    assert draws >= 300, f"{draws} draws do not tell 30 % from chance"
     assert scale_is(values, std)
-    assert not scale_is(values, std * 1.3)
-    assert not scale_is(values, std * 0.7)
+    assert not scale_is(values, std * 1.3, REJECTED)
+    assert not scale_is(values, std * 0.7, REJECTED)
 
 
 def rate_is(hits: int, draws: int, rate: float, confidence: float = 1e-6) -> bool:

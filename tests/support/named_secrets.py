@@ -6,6 +6,9 @@ import secrets as real
 import uuid
 from itertools import count
 
+SALT = os.environ.get("TACIT_TEST_SALT", "")
+"""Another salt gives every test other noise: to see how often a statistical test fails by chance."""
+
 
 class Told:
     """`secrets.token_bytes` and `uuid.uuid4`, from a name; in a forked process, those of the operating system."""
@@ -15,7 +18,7 @@ class Told:
         self.start("tests")
 
     def start(self, name: str) -> None:
-        self.name, self.numbers = name, count()
+        self.name, self.numbers = SALT + name, count()
 
     def token_bytes(self, length: int) -> bytes:
         if os.getpid() != self.process:

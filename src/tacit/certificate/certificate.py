@@ -48,7 +48,11 @@ class Certificate(Contents):
         return self.model_dump_json(indent=2)
 
     def save(self, path: str | Path) -> None:
-        """Write the file atomically."""
+        """Write the file atomically.
+
+        Args:
+            path: The file.
+        """
         draft = Path(f"{path}.new")
         draft.write_text(self.to_json() + "\n", encoding="utf-8")
         draft.replace(path)
@@ -56,6 +60,9 @@ class Certificate(Contents):
     @classmethod
     def load(cls, path: str | Path) -> "Certificate":
         """Read a certificate.
+
+        Args:
+            path: The file.
 
         Raises:
             CertificateError: The file cannot be read, or is not a certificate.

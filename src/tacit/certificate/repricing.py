@@ -26,6 +26,9 @@ def reprice(certificate: Certificate) -> None:
     different events list no events: their bound must not exceed the certified one, and a composition that needs their
     events is refused.
 
+    Args:
+        certificate: The certificate.
+
     Raises:
         CertificateError: A stated ε is smaller than the cost of its events.
     """

@@ -94,7 +94,14 @@ class StreamInfo:
             raise DataError("the tasks of an endless stream are numbered from 0 and named task-1, task-2, …")
 
     def task(self, number: int) -> TaskInfo | None:
-        """The facts of task `number`, from 0; None past the end."""
+        """The facts of task `number`, from 0; None past the end.
+
+        Args:
+            number: Its position.
+
+        Returns:
+            The facts, or None.
+        """
         if number < 0 or (number >= len(self.tasks) and not self.endless):
             return None
         planned = self.tasks[number % len(self.tasks)]
@@ -182,7 +189,17 @@ class Stream(Sequence[Task]):
             raise DataError("a stream's tasks and its public facts must agree; build both from the same list")
 
     def task(self, number: int) -> Task:
-        """Task `number`, from 0."""
+        """Task `number`, from 0.
+
+        Args:
+            number: Its position.
+
+        Returns:
+            The task.
+
+        Raises:
+            DataError: There is no such task, or it was made with other public facts than planned.
+        """
         planned = self.info.task(number)
         if planned is None:
             raise DataError(f"{self.info.name!r} has tasks 0 to {len(self) - 1}, and none of number {number}")
@@ -206,13 +223,30 @@ class Stream(Sequence[Task]):
         return self._renumbered(self._tasks[index])
 
     def in_order(self, order: Sequence[int]) -> "Stream":
-        """The same tasks in another order, given by their positions."""
+        """The same tasks in another order, given by their positions.
+
+        Args:
+            order: The positions of the tasks, each once.
+
+        Returns:
+            A new stream.
+
+        Raises:
+            DataError: A position is missing or named twice.
+        """
         if sorted(order) != list(range(len(self))):
             raise DataError(f"an order of {len(self)} tasks must name each position once, got {list(order)}")
         return self._renumbered([self._tasks[index] for index in order])
 
     def of_features(self, features: str) -> "Stream":
-        """The same stream, with `info.features` set."""
+        """The same stream, with `info.features` set.
+
+        Args:
+            features: The name of the features, as `StreamInfo.features` has it.
+
+        Returns:
+            A new stream.
+        """
         return Stream(replace(self.info, features=features), self._tasks, later=self._later)
 
     def _renumbered(self, tasks: Sequence[Task]) -> "Stream":

@@ -90,7 +90,10 @@ def _look(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, seed: int = 0) -> 
 
     devices = [x.device] if x.is_cuda else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():
-        torch.manual_seed(seed)
+        # One by one: torch.manual_seed also notes a stack trace for every kind of device that is not in use.
+        torch.default_generator.manual_seed(seed)
+        for device in devices:
+            torch.cuda.default_generators[device.index].manual_seed(seed)
         losses, _ = record([], model, watched, x, y)
     outputs = [t for t in tree_leaves(kept) if isinstance(t, Tensor) and t.requires_grad]
     found = torch.autograd.grad(losses.sum(), outputs, allow_unused=True) if outputs and losses.requires_grad else ()

@@ -1,6 +1,6 @@
 """What a pretrained backbone does to a picture before it looks at it: size, channels, mean and standard deviation.
 
-Guarantee: each record is prepared by itself, with public constants; nothing is measured on the batch.
+Each record is prepared by itself, with public constants; nothing is measured on the batch.
 """
 
 from collections.abc import Sequence

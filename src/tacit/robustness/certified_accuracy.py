@@ -72,7 +72,15 @@ class CertifiedRadii:
 
 
 def why_not(learner: Learner, task: TaskInfo | None = None) -> str | None:
-    """Why the learner's predictions (for a given task) cannot be certified; None if they can."""
+    """Why the learner's predictions (for a given task) cannot be certified; None if they can.
+
+    Args:
+        learner: The learner.
+        task: The records' task, if it is given at test time.
+
+    Returns:
+        One sentence, or None.
+    """
     found = committee(learner, task)
     return found if isinstance(found, str) else None
 
@@ -101,6 +109,9 @@ def certify(
         votes: "soft" (mean probabilities) or "hard" (shares of votes).
         bound: "pixeldp" or "smoothing".
         seed: The seed of the noise.
+
+    Returns:
+        The predictions, with a radius each.
 
     Raises:
         ConfigError: The learner cannot be certified, or an argument is out of range.

@@ -34,6 +34,7 @@ def test_processes_give_the_numbers_of_one(tmp_path: Path) -> None:
     assert {said.seed for said in heard if said.kind == "done"} == {0, 1}
 
 
+@pytest.mark.slow  # the command's own test meets the same error in a worker
 def test_an_error_comes_back_as_its_sentence(tmp_path: Path) -> None:
     wrong = SMALL | {"learner": {"method": "NaiveDPSGD", "steps": 6, "batch": 5000}}
     with pytest.raises(TacitError, match="an expected batch of 5000 cannot be drawn") as caught:

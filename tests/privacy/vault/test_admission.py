@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
-from support.made_up import BUDGET, Admit, rate_is
+from support.made_up import BUDGET, REJECTED, Admit, rate_is
 from tacit import Budget, Declared, Ledger, SumPlan, Vault
 from tacit.certificate.issuance import issue
 from tacit.errors import LedgerError, PolicyError, VaultError
@@ -279,8 +279,8 @@ def test_a_split_tosses_one_coin_per_unit(fixed: Vault, admit_fixed: Admit) -> N
     train, memory = vault.split(block, {"train": 0.9, "memory": 0.1})
     held = vault._admission.records(memory).names
     assert rate_is(len(held), n // 2, 0.1)
-    assert not rate_is(len(held), n // 2, 0.1 * 1.3)
-    assert not rate_is(len(held), n // 2, 0.1 * 0.7)
+    assert not rate_is(len(held), n // 2, 0.1 * 1.3, REJECTED)
+    assert not rate_is(len(held), n // 2, 0.1 * 0.7, REJECTED)
     assert not set(held) & set(vault._admission.records(train).names)  # a person goes wholly to one side
     assert (train.size, memory.size) == (9000, 1000)  # nominal, not counted
     with pytest.raises(VaultError, match="does not hold"):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from support.individual_filters import QUIET, TWICE, lengths, linear, read, sum_loss
-from support.made_up import BUDGET, Admit, assert_scale, scale_is
+from support.made_up import BUDGET, REJECTED, Admit, assert_scale, scale_is
 from tacit import Budget, Declared, Ledger, SumPlan, Vault
 from tacit.certificate.issuance import issue
 from tacit.errors import PlanError, TacitError, VaultError
@@ -234,7 +234,8 @@ def test_left_is_a_noisy_count_of_those_still_in(fixed: Vault, admit_fixed: Admi
 
 
 def assert_scale_of_few(values: np.ndarray, std: float) -> None:
-    assert scale_is(values, std) and not scale_is(values, std * 3) and not scale_is(values, std / 3)
+    assert scale_is(values, std)
+    assert not scale_is(values, std * 3, REJECTED) and not scale_is(values, std / 3, REJECTED)
 
 
 def test_the_scale_of_the_noise_two_sided(fixed: Vault, admit_fixed: Admit) -> None:

@@ -91,6 +91,9 @@ def load(name: str, root: Path | str | None = None) -> DataSet:
         name: One of `NAMED`.
         root: The folder of data sets; None: TACIT_DATA, or the cache folder.
 
+    Returns:
+        The data set.
+
     Raises:
         DataError: The name is unknown, or files are missing.
     """

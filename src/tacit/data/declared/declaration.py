@@ -118,6 +118,9 @@ class Declaration(_Part):
     def load(cls, path: Path | str) -> "Declaration":
         """Reads a declaration file.
 
+        Args:
+            path: The file.
+
         Raises:
             DataError: The file cannot be read, or a fact is missing or wrong.
         """
@@ -156,7 +159,11 @@ class Declaration(_Part):
         return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def info(self, shape: tuple[int, ...]) -> StreamInfo:
-        """The public facts of the stream; `shape` is that of one record, where none is declared."""
+        """The public facts of the stream; `shape` is that of one record, where none is declared.
+
+        Args:
+            shape: The shape of one record.
+        """
         tasks = tuple(
             TaskInfo(name=task.name, number=number, labels=task.labels or self.labels, size=task.size)
             for number, task in enumerate(self.tasks)

@@ -20,7 +20,14 @@ SCENARIOS = {
 
 
 def scenario(name: str) -> Callable[..., Stream]:
-    """The function that makes a stream of data sets; `name` is one of `SCENARIOS`."""
+    """The function that makes a stream of data sets; `name` is one of `SCENARIOS`.
+
+    Args:
+        name: A name of `SCENARIOS`.
+
+    Returns:
+        A function of data sets and settings.
+    """
     module = import_module(f"tacit.data.scenarios.{SCENARIOS[name]}")
     make: Callable[..., Stream] = getattr(module, name)
     return make

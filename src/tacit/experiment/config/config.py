@@ -257,7 +257,14 @@ class Config(FixedSection):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """The configuration of plain values, as read from YAML."""
+        """The configuration of plain values, as read from YAML.
+
+        Args:
+            values: Nested plain values.
+
+        Raises:
+            ConfigError: A key or value is wrong.
+        """
         return validated(cls, values)
 
     def plain(self) -> dict[str, Any]:

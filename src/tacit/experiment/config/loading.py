@@ -44,7 +44,11 @@ class Preset:
 
 
 def presets() -> list[Preset]:
-    """The presets, and which of their data sets are missing on this machine."""
+    """The presets, and which of their data sets are missing on this machine.
+
+    Returns:
+        One entry for each, with its description.
+    """
     from tacit.data.benchmarks.named import find
 
     listed = []
@@ -63,7 +67,18 @@ def preset_names() -> list[str]:
 
 
 def load(what: str | Path | Mapping[str, Any], sets: Sequence[str] = ()) -> Config | Accumulation | Sweep:
-    """The configuration of a preset, a file, a run folder, a declaration, or plain values; each key checked."""
+    """The configuration of a preset, a file, a run folder, a declaration, or plain values; each key checked.
+
+    Args:
+        what: The name of a preset, a path, or plain values.
+        sets: Changes such as `learner.lr=0.1`.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        ConfigError: There is no such preset or file, or a key or value is wrong.
+    """
     values = deepcopy(dict(what)) if isinstance(what, Mapping) else plain(what)
     return checked(override(values, parsed(sets)))
 

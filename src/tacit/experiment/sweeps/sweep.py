@@ -62,6 +62,9 @@ def sweep(
 
     Returns:
         All cells, with their state.
+
+    Raises:
+        ConfigError: A cell is wrong, two cells are the same, or the sweep would charge private data many times.
     """
     path, stop, report = Path(folder), stop or Stop(), progress or ignore
     if path.exists() and not path.is_dir():

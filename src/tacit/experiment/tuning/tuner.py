@@ -80,6 +80,9 @@ def tune(
 
     Returns:
         The best settings, and the configuration with them.
+
+    Raises:
+        ConfigError: There is no space, it does not fit the configuration, or the folder holds another search.
     """
     config = config if isinstance(config, Config) else loaded(config)
     place, told, stop = Path(folder), progress or ignore, stop or Stop()

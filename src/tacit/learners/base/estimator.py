@@ -42,6 +42,13 @@ class CertificateOnce:
 def predict(learner: Any, X: Any, task: TaskInfo | None = None) -> NDArray[Any]:
     """The likeliest label of each row; with a task, among its labels.
 
+    Args:
+        X: Features, one row each.
+        task: The task of the rows, if it is given at test time.
+
+    Returns:
+        An array of labels.
+
     Raises:
         NotLearned: Nothing is learned yet; it is also scikit-learn's `NotFittedError`.
     """
@@ -51,13 +58,33 @@ def predict(learner: Any, X: Any, task: TaskInfo | None = None) -> NDArray[Any]:
 
 
 def predict_proba(learner: Any, X: Any, task: TaskInfo | None = None) -> NDArray[np.float32]:
-    """Probabilities over the labels of the stream, in their declared order (`classes_`)."""
+    """Probabilities over the labels of the stream, in their declared order (`classes_`).
+
+    Args:
+        X: Features, one row each.
+        task: The task of the rows, if it is given at test time.
+
+    Returns:
+        An array of shape (rows, labels).
+
+    Raises:
+        NotLearned: Nothing is learned yet.
+    """
     chances: NDArray[np.float32] = _scores(learner, X, task).softmax(1).cpu().numpy()
     return chances
 
 
 def score(learner: Any, X: Any, y: Any, task: TaskInfo | None = None) -> float:
-    """Accuracy on public data. On private data it is a query: use `Vault.accuracy`."""
+    """Accuracy on public data. On private data it is a query: use `Vault.accuracy`.
+
+    Args:
+        X: Features of public records.
+        y: Their labels.
+        task: Their task, if it is given at test time.
+
+    Returns:
+        The share of rows whose label is predicted.
+    """
     return float(np.mean(learner.predict(X, task) == np.asarray(y)))
 
 
@@ -79,7 +106,17 @@ def get_params(learner: Any, deep: bool = True) -> dict[str, Any]:
 
 
 def set_params(learner: L, **params: Any) -> L:
-    """Changes settings by name."""
+    """Changes settings by name.
+
+    Args:
+        params: New values by name.
+
+    Returns:
+        The learner itself.
+
+    Raises:
+        LearnerError: There is no setting of a name.
+    """
     known = get_params(learner)
     for name, value in params.items():
         if name not in known:

@@ -116,7 +116,14 @@ class Learner(ABC):
 
     @with_checked_types
     def start(self, stream: StreamInfo) -> None:
-        """Begins a stream, whose public facts decide the outputs of the model. Settings are checked first."""
+        """Begins a stream, whose public facts decide the outputs of the model. Settings are checked first.
+
+        Args:
+            stream: The public facts of the stream.
+
+        Raises:
+            LearnerError: A setting does not fit, or the stream has no end and the method needs one.
+        """
         check_budget(self.budget)
         check_ranges(self)
         check_labels(stream)
@@ -132,7 +139,16 @@ class Learner(ABC):
         self.loss_ = self.loss()
 
     def learn(self, task: TaskInfo, block: Block, vault: Vault) -> Release:
-        """Learns one task from what the vault releases of its block; returns the release with its certificate."""
+        """Learns one task from what the vault releases of its block; returns the release with its certificate.
+
+        Args:
+            task: The public facts of the task; it must be the next one that was planned.
+            block: The handle of its records.
+            vault: The vault that holds them.
+
+        Raises:
+            BudgetExceeded: What the method reads does not fit in the budget.
+        """
         self.check_next(task)
         self.fit(task, block, vault)
         self.tasks_ = self._last((*self.tasks_, task))
@@ -140,15 +156,30 @@ class Learner(ABC):
 
     @abstractmethod
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
-        """The method itself: learns one task."""
+        """The method itself: learns one task.
+
+        Args:
+            task: The public facts of the task.
+            block: The handle of its records.
+            vault: The exits: all that the method learns about records is what these release.
+        """
 
     def scores(self, x: Tensor, task: TaskInfo | None = None) -> Tensor:
-        """Logits over the labels of the stream; with a task, −∞ outside its labels."""
+        """Logits over the labels of the stream; with a task, −∞ outside its labels.
+
+        Args:
+            x: Inputs, one row each.
+            task: The task of the rows, if it is given at test time.
+
+        Returns:
+            A tensor of shape (rows, labels).
+        """
         with answering(self.model_):
             logits = self.logits(x.to(self.device))
         return logits if task is None else logits.masked_fill(~self.mask(task).to(logits.device), -torch.inf)
 
     def logits(self, x: Tensor) -> Tensor:
+        """The outputs of the model for inputs on its device; `scores` calls it."""
         return torch.cat([self.model_(rows) for rows in split(self.model_, x)])
 
     # What is planned and reported: functions of public facts.
@@ -346,7 +377,7 @@ class Learner(ABC):
         """A new model, the same for the same seed."""
         check_device(self.device)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+            torch.default_generator.manual_seed(self.seed)
             network = self.network_for(self.stream_)
         return network.to(self.device)
 

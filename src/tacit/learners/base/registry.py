@@ -52,6 +52,9 @@ def find(name: str) -> type[Learner]:
     Args:
         name: A name of `LEARNERS` or its beginning, a name that an installed package registers, or `file.py:Class`.
 
+    Returns:
+        The class.
+
     Raises:
         LearnerError: There is no such learner, or its code cannot be used.
     """
@@ -84,7 +87,22 @@ def load_learner(
 ) -> Learner:
     """The learner of any release, by the method that it names; see `Learner.from_release`.
 
-    It runs no code that the release names unless it is allowed, and no learner but those of tacit."""
+    It runs no code that the release names unless it is allowed, and no learner but those of tacit.
+
+    Args:
+        folder: The folder of the release.
+        ledger: The ledger to go on with; None to predict only.
+        store: The private folder of records that are kept.
+        allow_code: SHA-256 hashes of the Python files that the release may execute.
+        changed: Settings that replace the stored ones.
+
+    Returns:
+        The learner, as it was after its last task.
+
+    Raises:
+        LearnerError: The release is damaged, or names a method that is not one of tacit.
+        PolicyError: It names code that is not allowed.
+    """
     method = Release.load(Path(folder)).method
     if not isinstance(method, str):
         raise LearnerError(damage(folder))
@@ -109,7 +127,14 @@ def matching(name: str) -> list[str]:
     """The learners that a name may mean: the one with that name, else all whose name or file begins with it.
 
     Case and punctuation are ignored: `moments` is MomentsClassifier, `dp-agem` DPAGEM, `experts` RoutedExperts. A
-    learner of an installed package is meant by its whole name only, and never in place of one of tacit."""
+    learner of an installed package is meant by its whole name only, and never in place of one of tacit.
+
+    Args:
+        name: What a person typed.
+
+    Returns:
+        Names of `LEARNERS` or of installed packages; none, one or several.
+    """
     short, registered = _letters(name), installed(GROUP)
     for names in (LEARNERS, {name} & set(registered), registered):
         if exact := [known for known in names if _letters(known) == short]:

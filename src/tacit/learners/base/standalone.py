@@ -63,7 +63,14 @@ def partial_fit(learner: Any, X: Any, y: Any, ids: Any = None, classes: Iterable
 def save(learner: Any, folder: str | Path) -> None:
     """Writes the release of the last task: `model.safetensors`, `release.json`, `certificate.json`.
 
-    It may be published, and `from_release` resumes from it."""
+    It may be published, and `from_release` resumes from it.
+
+    Args:
+        folder: The folder; it is made if it does not exist.
+
+    Raises:
+        NotLearned: Nothing is learned yet.
+    """
     check_learned(learner)
     goes_on = learner.stream_.task(learner.tasks_learned) is not None
     if learner.ledger is not None and learner.store is None and learner.has_memory and goes_on:

@@ -88,6 +88,13 @@ class Budget:
         """Raise PlanError if δ exceeds one over the declared number of units, unless `accept_large_delta`.
 
         With such a δ, a mechanism that publishes one unit in full would satisfy the guarantee.
+
+        Args:
+            units: The declared number of units.
+            of: What declares it, for the message.
+
+        Raises:
+            PlanError: δ is too large.
         """
         if self.delta * units > 1 and not self.accept_large_delta:
             raise PlanError(

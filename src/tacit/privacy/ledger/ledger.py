@@ -60,6 +60,9 @@ class Ledger(LedgerQueries, Decisions):
     def stream(self, terms: StreamTerms) -> int:
         """Register a stream, or find it by its name.
 
+        Args:
+            terms: Its budget, unit, bounds and other public facts.
+
         Returns:
             The stream's id.
 
@@ -123,12 +126,30 @@ class Ledger(LedgerQueries, Decisions):
     def split(
         self, block_id: int, parts: Mapping[str, int], shares: Mapping[str, float] | None = None
     ) -> list[BlockRow]:
-        """Split a block into parts that inherit its charges; the block itself cannot be charged any more."""
+        """Split a block into parts that inherit its charges; the block itself cannot be charged any more.
+
+        Args:
+            block_id: The block.
+            parts: The nominal size of each part, by name.
+            shares: The share of the block's units in each part, by name.
+
+        Returns:
+            The parts, in the order in which they are named.
+
+        Raises:
+            LedgerError: The block is a part itself, retired, or split already otherwise.
+        """
         with self._write() as txn:
             return registration.split_block(txn, block_id, parts, shares or {}, self.keys)
 
     def enroll(self, stream_id: int, task: str, names: NDArray[np.uint64], tasks_per_unit: int) -> NDArray[np.bool_]:
         """Record which units are in a task.
+
+        Args:
+            stream_id: The stream.
+            task: The name of the task.
+            names: The keyed hashes of the task's units.
+            tasks_per_unit: The largest number of tasks of a unit.
 
         Returns:
             A mask of the units that may take part: those already in it, and those in fewer than `tasks_per_unit`
@@ -143,7 +164,15 @@ class Ledger(LedgerQueries, Decisions):
             grants.retire(txn, lookup.raw_block(txn.connection, block_id))
 
     def expose(self, block_id: int, why: str) -> None:
-        """Record, in advance, that unprotected records of a block are released: its stream then has no finite ε."""
+        """Record, in advance, that unprotected records of a block are released: its stream then has no finite ε.
+
+        Args:
+            block_id: The block.
+            why: The reason, which certificates state.
+
+        Raises:
+            PolicyError: The block is private and the policy does not allow unsafe exits.
+        """
         require_reason("vault", why)
         self._require_durable("expose")
         with self._write() as txn:
@@ -213,7 +242,24 @@ class Ledger(LedgerQueries, Decisions):
         horizon: int | None = 1,
         lease_s: float = 3600,
     ) -> Ticket:
-        """Reserve and charge in one transaction; see `reserve`."""
+        """Reserve and charge in one transaction; see `reserve`.
+
+        Args:
+            reads: Pairs of a block's id and the event that it is charged.
+            pin: The fingerprint of the work.
+            holder: Who may resume the work.
+            kind: The name of the exit.
+            plan: The public settings, for the log.
+            series: The name of a series of releases with correlated noise.
+            horizon: The number of releases in the series; None if it is not known.
+            lease_s: Seconds after which an uncharged reservation may be voided.
+
+        Returns:
+            The ticket of the charged grant.
+
+        Raises:
+            BudgetExceeded: A read does not fit in its block's budget.
+        """
         self._require_durable("bill")
         work = Work(pin=pin, holder=holder, kind=kind, plan=plan, series=series, horizon=horizon, lease_s=lease_s)
         return self._reserve(reads, work, charge=True)
@@ -225,7 +271,15 @@ class Ledger(LedgerQueries, Decisions):
             grants.charge(txn, ticket)
 
     def release(self, ticket: Ticket, output_hash: str | None = None) -> None:
-        """Record that the output of a charged grant was released."""
+        """Record that the output of a charged grant was released.
+
+        Args:
+            ticket: The charged grant.
+            output_hash: The SHA-256 of the output, for the log.
+
+        Raises:
+            LedgerError: The ticket is superseded, or its grant is not charged.
+        """
         with self._write() as txn:
             grants.release(txn, ticket, output_hash)
 
@@ -235,7 +289,16 @@ class Ledger(LedgerQueries, Decisions):
             grants.void(txn, ticket)
 
     def resume(self, *, pin: str, holder: str, lease_s: float = 3600) -> Ticket | None:
-        """Issue a new ticket for the newest unfinished grant of the same work and holder; None if there is none."""
+        """Issue a new ticket for the newest unfinished grant of the same work and holder; None if there is none.
+
+        Args:
+            pin: The fingerprint of the work.
+            holder: Who reserved it.
+            lease_s: Seconds after which an uncharged reservation may be voided.
+
+        Returns:
+            The ticket, or None.
+        """
         with self._write() as txn:
             return grants.resume(txn, pin=pin, holder=holder, lease_s=lease_s)
 

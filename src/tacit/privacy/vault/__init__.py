@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from tacit.privacy.vault.dry_run import Rehearsal
     from tacit.privacy.vault.exits.grant import Grant
     from tacit.privacy.vault.exits.individual_filter import FilterPlan, IndividualFilter
-    from tacit.privacy.vault.exits.plans import GradientPlan, LabelPlan, Plan, SumPlan
-    from tacit.privacy.vault.exits.repeat_and_select import TuningPlan, Winner
+    from tacit.privacy.vault.exits.label_set import LabelPlan
+    from tacit.privacy.vault.exits.plans import GradientPlan, SumPlan
+    from tacit.privacy.vault.exits.repeat_and_select import Plan, TuningPlan, Winner
     from tacit.privacy.vault.exits.unsafe import FunctionalPlan, Perturbed
     from tacit.privacy.vault.intake.blocks import Block, Declared, Loss, Read
     from tacit.privacy.vault.intake.feature_map import FeatureMap

@@ -17,7 +17,8 @@ from tacit.privacy.vault.exits.billing import Bill, Biller, Charges
 from tacit.privacy.vault.exits.gradient_exit import GradientExit
 from tacit.privacy.vault.exits.grant import Grant
 from tacit.privacy.vault.exits.individual_filter import FilterPlan
-from tacit.privacy.vault.exits.plans import GradientPlan, Plan
+from tacit.privacy.vault.exits.plans import GradientPlan
+from tacit.privacy.vault.exits.repeat_and_select import Plan
 from tacit.privacy.vault.intake.blocks import Block, Declared, Loss, Read
 from tacit.privacy.vault.intake.feature_map import FeatureMap
 from tacit.privacy.vault.intake.store import Journal

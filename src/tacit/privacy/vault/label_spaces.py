@@ -35,7 +35,8 @@ from tacit.errors import PlanError, VaultError
 from tacit.privacy.accounting import calibrate, events
 from tacit.privacy.accounting.budget import Budget
 from tacit.privacy.ledger.storage.values import LabelPolicy
-from tacit.privacy.vault.exits.plans import GradientPlan, LabelPlan, SumPlan
+from tacit.privacy.vault.exits.label_set import LabelPlan
+from tacit.privacy.vault.exits.plans import GradientPlan, SumPlan
 from tacit.privacy.vault.intake.blocks import Block, check_other_label, label_set
 from tacit.privacy.vault.vault import Vault
 
@@ -162,7 +163,12 @@ class Learned:
             raise PlanError("discovery may find nothing, and a set is never empty; name other='…', or the candidates")
 
     def plan(self, budget: Budget, *, tasks_per_unit: int = 1) -> LabelPlan:
-        """The label query on its share of the budget of a unit that is in `tasks_per_unit` tasks."""
+        """The label query on its share of the budget of a unit that is in `tasks_per_unit` tasks.
+
+        Args:
+            budget: What a unit may lose in all.
+            tasks_per_unit: The number of tasks of a unit.
+        """
         whole = self._gaussian(budget)
         noise = SumPlan.for_budget(whole, share=self.share, tasks_per_unit=tasks_per_unit).noise
         plan = partial(LabelPlan, noise=noise, labels_per_unit=self.labels_per_unit)
@@ -171,7 +177,15 @@ class Learned:
         return plan(delta=(budget.delta - whole.delta) / tasks_per_unit * (1 - 1e-12))  # parts must not add up to more
 
     def rest(self, budget: Budget, *, tasks_per_unit: int = 1) -> "Rest":
-        """What is left of the budget for other reads of the same units."""
+        """What is left of the budget for other reads of the same units.
+
+        Args:
+            budget: What a unit may lose in all.
+            tasks_per_unit: The number of tasks of a unit.
+
+        Raises:
+            PlanError: The labels take the whole budget.
+        """
         if self.share == 1:
             raise PlanError(
                 "share = 1 spends the whole budget on the labels; use share < 1, or other units for learning"
@@ -179,11 +193,25 @@ class Learned:
         return Rest(learned=self, budget=budget, tasks_per_unit=tasks_per_unit)
 
     def labels(self, vault: Vault, block: Block) -> tuple[Label, ...]:
-        """The released label set. Charged."""
+        """The released label set. Charged.
+
+        Args:
+            vault: The vault.
+            block: The block that is read.
+        """
         return self.ask(vault, block, self.plan(block.budget, tasks_per_unit=block.tasks_per_unit))
 
     def ask(self, vault: Vault, block: Block, plan: LabelPlan) -> tuple[Label, ...]:
-        """The released label set by a given plan. Charged."""
+        """The released label set by a given plan. Charged.
+
+        Args:
+            vault: The vault.
+            block: The block that is read.
+            plan: The plan of the query.
+
+        Raises:
+            PlanError: The named labels are of another kind than the block's.
+        """
         named = (*(self.candidates or ()), *(() if self.other is None else (self.other,)))
         if block.labels is not None and type(named[0]) is not type(block.labels[0]):
             raise PlanError(

@@ -29,8 +29,7 @@ from tacit.privacy.vault.exits.count import CountExit
 from tacit.privacy.vault.exits.gradient_exit import GradientExit
 from tacit.privacy.vault.exits.individual_filter import FilterPlan, IndividualFilterExit
 from tacit.privacy.vault.exits.label_set import LabelSetExit
-from tacit.privacy.vault.exits.plans import Plan
-from tacit.privacy.vault.exits.repeat_and_select import TuningExit
+from tacit.privacy.vault.exits.repeat_and_select import Plan, TuningExit
 from tacit.privacy.vault.exits.second_moment import SecondMomentExit
 from tacit.privacy.vault.exits.sums import SumsExit
 from tacit.privacy.vault.exits.unsafe import UnsafeExits
@@ -151,6 +150,11 @@ class Vault:
     def find(self, stream: str, task: str, part: str = "all") -> Block:
         """The handle of a block that is in the ledger. `reopen` reads its records back from the store.
 
+        Args:
+            stream: The name of the stream.
+            task: The name of the task.
+            part: The part of a split block.
+
         Raises:
             LedgerError: If there is no such block.
         """
@@ -182,11 +186,28 @@ class Vault:
         return self._admission.with_labels(block, labels, other=other)
 
     def keep(self, block: Block) -> None:
-        """Writes a block's records to the store, so that a later process can `reopen` it (episodic memory)."""
+        """Writes a block's records to the store, so that a later process can `reopen` it (episodic memory).
+
+        Args:
+            block: The block.
+
+        Raises:
+            VaultError: If the vault has no store, or does not hold the records.
+        """
         self._admission.keep(block)
 
     def reopen(self, block: Block) -> Block:
-        """Reads a kept block back from the store."""
+        """Reads a kept block back from the store.
+
+        Args:
+            block: The block.
+
+        Returns:
+            The same handle, whose records are held again.
+
+        Raises:
+            VaultError: If the vault has no store, or the store has no such block.
+        """
         return self._admission.reopen(block)
 
     def drop(self, block: Block) -> None:
@@ -199,6 +220,9 @@ class Vault:
 
     def retire(self, block: Block) -> None:
         """Deletes a block's records, in memory and in the store, and closes its individual filter. Charges stand.
+
+        Args:
+            block: The block.
 
         Raises:
             VaultError: Inside a trial of private tuning.
@@ -251,6 +275,10 @@ class Vault:
 
     def check_map(self, block: Block, through: nn.Module) -> None:
         """Tests a feature map on synthetic rows, as the exits do before they charge.
+
+        Args:
+            block: The block whose rows it would meet.
+            through: The feature map.
 
         Raises:
             VaultError: If the map mixes rows, is in training mode, or has a noise layer.

@@ -126,6 +126,9 @@ class Policy(BaseModel):
     def load(cls, path: str | Path) -> Self:
         """Read a policy from a TOML file.
 
+        Args:
+            path: The file.
+
         Raises:
             PolicyError: The file cannot be read, or a key or value is wrong.
         """
@@ -139,7 +142,15 @@ class Policy(BaseModel):
 
     @classmethod
     def parse(cls, data: dict[str, Any], *, where: str = "the policy") -> Self:
-        """A policy from plain values; `where` names their source in errors."""
+        """A policy from plain values; `where` names their source in errors.
+
+        Args:
+            data: The values by key.
+            where: The source of the values, for messages.
+
+        Raises:
+            PolicyError: A key or value is wrong.
+        """
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -165,7 +176,14 @@ class Policy(BaseModel):
         return None if self.unit_cap is None else self.unit_cap.budget()
 
     def slots(self, names: Iterable[str]) -> list[list[str]]:
-        """The names, grouped so that a unit is in at most one stream of each group."""
+        """The names, grouped so that a unit is in at most one stream of each group.
+
+        Args:
+            names: Names of streams.
+
+        Returns:
+            The groups.
+        """
         groups: dict[str, list[str]] = {}
         for name in names:
             declared = next((group for group in self.disjoint if name in group), (name,))
@@ -173,14 +191,29 @@ class Policy(BaseModel):
         return list(groups.values())
 
     def require(self, switch: Switch, *, what: str) -> None:
-        """Raise PolicyError, naming `what`, unless the switch is on."""
+        """Raise PolicyError, naming `what`, unless the switch is on.
+
+        Args:
+            switch: The name of the switch.
+            what: What needs it, for the message.
+
+        Raises:
+            PolicyError: The switch is off.
+        """
         if not getattr(self, switch):
             raise PolicyError(
                 f"{what} is forbidden by the ledger's policy; it needs {switch} = true, adopted by its owner"
             )
 
     def require_raiser(self, *by: str) -> None:
-        """Raise PolicyError unless one of these people may raise budgets."""
+        """Raise PolicyError unless one of these people may raise budgets.
+
+        Args:
+            by: Names of people.
+
+        Raises:
+            PolicyError: None of them may raise budgets.
+        """
         if not set(by) & set(self.may_raise):
             allowed = ", ".join(self.may_raise) or "nobody"
             raise PolicyError(

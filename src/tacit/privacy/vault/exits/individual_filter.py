@@ -43,7 +43,8 @@ from tacit.privacy.vault.exits.filter_state import (
     announce_opening,
     restored,
 )
-from tacit.privacy.vault.exits.plans import Plan, SumPlan, check_noise, positive
+from tacit.privacy.vault.exits.plans import SumPlan, check_noise, positive
+from tacit.privacy.vault.exits.repeat_and_select import Plan
 from tacit.privacy.vault.intake import row_checks
 from tacit.privacy.vault.intake.batches import batch_limits, batches, targets
 from tacit.privacy.vault.intake.blocks import Block, Loss, Read

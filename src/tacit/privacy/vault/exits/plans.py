@@ -14,7 +14,6 @@ from dp_accounting import dp_event
 from tacit.errors import PlanError
 from tacit.privacy.accounting import calibrate, events, toeplitz
 from tacit.privacy.accounting.budget import Budget
-from tacit.privacy.vault.intake.blocks import label_set
 
 LEAST_NOISE, MOST_NOISE = 1e-7, 2 * calibrate.MOST_NOISE
 
@@ -130,7 +129,14 @@ class GradientPlan:
         return -(-self.steps // max(1, self.classes))
 
     def place(self, step: int) -> int | None:
-        """The position of the label that a step reads; None if it reads all labels. Public."""
+        """The position of the label that a step reads; None if it reads all labels. Public.
+
+        Args:
+            step: The step, from 0.
+
+        Returns:
+            The position, or None.
+        """
         if not self.classes:
             return None
         return self.places[step % self.classes] if self.places else step % self.classes
@@ -254,76 +260,3 @@ class SumPlan:
     def describe(self) -> dict[str, object]:
         """The plan as it is stored in ledgers."""
         return {"plan": "sum", **asdict(self)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelPlan:
-    """A private label set: the labels whose noisy count reaches a public threshold.
-
-    Formal guarantees
-      * A unit with m labels (at most `labels_per_unit`; the rest are skipped) adds 1/√m to each count, so the counts
-        have sensitivity 1. With candidates the release is a Gaussian mechanism.
-      * Without candidates only labels that occur get a noisy count (a stable histogram); `delta` bounds the probability
-        that a label of one unit alone is released, and is charged as an additive δ.
-
-    Attributes:
-        noise: The noise multiplier.
-        labels_per_unit: The largest number of labels of one unit that count.
-        candidates: The public labels to choose from; None to discover labels.
-        threshold: With candidates, the smallest noisy count that is kept; 4 standard deviations by default.
-        delta: Without candidates, the additive δ, from which the threshold follows.
-    """
-
-    noise: float
-    labels_per_unit: int = 1
-    candidates: tuple[str | int, ...] | None = None
-    threshold: float | None = None
-    delta: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_noise(self.noise, "a private label set needs noise")
-        if self.labels_per_unit < 1:
-            raise PlanError(f"labels_per_unit must be ≥ 1, got {self.labels_per_unit}")
-        if self.candidates is not None:  # each once: a unit would add to every copy of its label
-            object.__setattr__(self, "candidates", label_set(self.candidates))
-        if self.candidates is None and not 0 < self.delta < 1:
-            raise PlanError(
-                f"discovery without candidates needs delta in (0, 1), got {self.delta}; or name the candidates"
-            )
-        if self.candidates is not None and self.delta:
-            raise PlanError(f"delta is only for discovery without candidates, got {self.delta}; leave it at 0")
-
-    @property
-    def event(self) -> dp_event.DpEvent:
-        """The charge to the block."""
-        base = events.gaussian(self.noise)
-        return events.with_additive_delta(base, self.delta) if self.candidates is None else base
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the noise on each count."""
-        return self.noise
-
-    @property
-    def cut(self) -> float:
-        """The threshold: labels with a smaller noisy count are not released.
-
-        For discovery, a label of one unit alone counts 1/√m if the unit has m labels; it stays below the threshold with
-        probability (1−δ)^(1/m), for each m up to the bound. The rounding to the grid, less than 1/256 of the noise, is
-        added.
-        """
-        if self.candidates is not None:
-            return 4 * self.std if self.threshold is None else self.threshold
-        from scipy.special import log1p, ndtri_exp
-
-        return max(
-            1 / math.sqrt(m) + self.std * (float(ndtri_exp(log1p(-self.delta) / m)) + 2.0**-8)
-            for m in range(1, self.labels_per_unit + 1)
-        )
-
-    def describe(self) -> dict[str, object]:
-        """The plan as it is stored in ledgers."""
-        return {"plan": "labels", **asdict(self)}
-
-
-Plan = GradientPlan | SumPlan | LabelPlan

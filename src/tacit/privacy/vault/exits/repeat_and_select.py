@@ -26,11 +26,15 @@ from tacit.privacy.ledger import Ticket
 from tacit.privacy.randomness.cipher import words
 from tacit.privacy.randomness.keys import SAMPLER, KeyRing
 from tacit.privacy.vault.exits.access import Exit
-from tacit.privacy.vault.exits.plans import Plan
+from tacit.privacy.vault.exits.label_set import LabelPlan
+from tacit.privacy.vault.exits.plans import GradientPlan, SumPlan
 from tacit.privacy.vault.intake.blocks import Block, as_list
 from tacit.privacy.vault.intake.fingerprint import fingerprint
 
 _MAX_TRIALS = 1_000_000
+
+Plan = GradientPlan | SumPlan | LabelPlan
+"""What one trial can read."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The exit `vault.sums`: a noisy sum of features for each label.
 
 Mechanism: each unit's (label × feature) matrix is scaled down to Frobenius norm ≤ clip; the matrices are added exactly,
-and every coordinate gets Gaussian noise of standard deviation `plan.std · clip`.
+and `release_once` adds Gaussian noise of standard deviation `plan.std · clip` to every coordinate.
 
 Formal guarantees
   * Adding or removing one unit changes the exact sum by at most `plan.clip` in the Frobenius norm, after every

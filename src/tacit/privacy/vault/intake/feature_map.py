@@ -67,7 +67,15 @@ class FeatureMap:
             self._checked = True
 
     def apply(self, source: Source, task: str) -> Tensor:
-        """The features of all records of a task: from the cache, or computed and cached. Private."""
+        """The features of all records of a task: from the cache, or computed and cached. Private.
+
+        Args:
+            source: The records.
+            task: The name of their task.
+
+        Raises:
+            VaultError: The backbone fails on a record.
+        """
         cache = FeatureCache(self._task_folder(task), self.key, self.width, self._extractor)
         with unchanged(self.module):
             features = guarded(
@@ -76,7 +84,11 @@ class FeatureMap:
         return torch.from_numpy(features).float()
 
     def forget(self, task: str) -> None:
-        """Deletes the cached features of a task; they are not needed once the task is released."""
+        """Deletes the cached features of a task; they are not needed once the task is released.
+
+        Args:
+            task: The name of the task.
+        """
         if (folder := self._task_folder(task)) is not None:
             delete_private(folder)
 

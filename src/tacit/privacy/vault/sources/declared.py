@@ -29,6 +29,9 @@ def open_declared(path: Path | str) -> Stream:
     Args:
         path: The declaration, a YAML file. The files that it names are relative to it.
 
+    Returns:
+        The stream.
+
     Raises:
         DataError: The declaration is wrong, a file is missing or does not have the declared columns, or the public test
             file is the private one.
@@ -56,6 +59,9 @@ def from_arrays(
         person: The person of each record; needed where persons are protected.
         test: A public test set, (x, y) or (x, y, task).
 
+    Returns:
+        The stream.
+
     Raises:
         DataError: An array is missing, has another length, or does not hold numbers.
     """
@@ -75,6 +81,9 @@ def from_frame(declared: Declaration, frame: Any, *, test: Any = None) -> Stream
         frame: The private rows.
         test: A public frame to test on; it need not have the columns of tasks and persons.
 
+    Returns:
+        The stream.
+
     Raises:
         DataError: It is no data frame, or does not have the declared columns.
     """
@@ -89,6 +98,9 @@ def from_datasets(declared: Declaration, tasks: Mapping[str, Any], *, test: Mapp
         declared: The public facts; the shape of a record must be among them.
         tasks: A Dataset of (x, y) or (x, y, id) by the name of its task. A declared task without one is empty.
         test: Public Datasets of (x, y), by task.
+
+    Returns:
+        The stream.
 
     Raises:
         DataError: The shape is not declared, or a Dataset belongs to no declared task.

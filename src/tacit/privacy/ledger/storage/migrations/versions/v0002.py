@@ -1,6 +1,6 @@
 """Counts of what tasks promise, so that a stream of thousands is not read as a whole. Frozen, like v0001.
 
-Guarantee: code of the format before cannot write to a ledger after this, since it would not keep the counts.
+Code of the format before cannot write to a ledger after this, since it would not keep the counts.
 """
 
 import hashlib

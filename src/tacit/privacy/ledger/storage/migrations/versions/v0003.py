@@ -1,6 +1,6 @@
 """Entries that say when, and decisions that officers sign. No table changes. Frozen, like v0002.
 
-Guarantee: code of the format before cannot write to a ledger after this, since it would let anybody adopt a policy in
+Code of the format before cannot write to a ledger after this, since it would let anybody adopt a policy in
 a ledger that has officers.
 """
 
