@@ -57,11 +57,9 @@ def _new_name(txn: Transaction, work: Work, proposal: Proposal, keys: KeyRing) -
     if not keys.test:
         return uuid.uuid4().hex
     what = canonical([work.kind, dict(work.plan), [block for block, _, _ in proposal.reads]])
-    for number in count():
-        name = keys.identity("grant", what, str(number))[:32]
-        if txn.connection.execute(select(grants.c.id).where(grants.c.id == name)).first() is None:
-            return name
-    raise AssertionError("unreachable")
+    names = (keys.identity("grant", what, str(number))[:32] for number in count())
+    taken = select(grants.c.id).where
+    return next(name for name in names if txn.connection.execute(taken(grants.c.id == name)).first() is None)
 
 
 def _next_position(connection: Connection, series: str, work: Work) -> tuple[int, int | None]:
