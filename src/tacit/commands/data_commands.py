@@ -53,6 +53,32 @@ def fetch_data_set(
     out.print(f"{name} is in {fetch(name, root, source)}")
 
 
+@data.command("pack")
+def pack_data_set(
+    name: Annotated[str, typer.Argument(help="A public set of pictures.", autocompletion=complete_data_set)],
+    file: Annotated[
+        Path | None, typer.Option("--out", help="The file, NAME.npz. Default: in the present folder.")
+    ] = None,
+    train: Annotated[int | None, typer.Option(min=1, help="Training pictures. Default: all.")] = None,
+    test: Annotated[int | None, typer.Option(min=1, help="Test pictures. Default: all.")] = None,
+    root: Root = None,
+) -> None:
+    """Pack a set of pictures, or a subset, into one file for a machine that has none.
+
+    A set is found by its name wherever TACIT_DATA names the folder of the file.
+
+    \b
+    tacit data pack mnist --out shared/mnist.npz
+    tacit data pack cifar100 --train 15000 --test 5000
+    """
+    from tacit.data.benchmarks.packing import pack
+
+    path = file or Path(f"{name}.npz")
+    sizes = pack(name, path, train=train, test=test, root=root)
+    out.print(f"{path}: {sizes[0]:,} training and {sizes[1]:,} test pictures, {path.stat().st_size / 1e6:.1f} MB")
+    out.print(f"there: export TACIT_DATA={shlex.quote(str(path.parent))}", highlight=False)
+
+
 @data.command("check")
 def check_data(
     source: Annotated[

@@ -1,8 +1,8 @@
 """The public data sets by name: `load("mnist")`.
 
-They are looked for in `root`, else in the folder that TACIT_DATA names, else in tacit's cache folder. Digits ship
-inside scikit-learn and are always there. Images are (channels, height, width); a model reads their bytes divided by
-255.
+They are looked for in `root`, else in the folder that TACIT_DATA names, else in tacit's cache folder. Where the files
+of a set are missing, `NAME.npz` there is read (`tacit data pack`). Digits ship inside scikit-learn and are always
+there. Images are (channels, height, width); a model reads their bytes divided by 255.
 """
 
 import os
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.data.benchmarks import classes, har, pictures, sensors
 from tacit.data.benchmarks.formats import cache_folder, held_out, idx_file, is_lossy, read_idx, read_images, read_labels
+from tacit.data.benchmarks.packed import SUFFIX, packed_caveat, read_part
 from tacit.data.samples import DataSet, Samples
 from tacit.errors import DataError
 from tacit.words import nearest
@@ -75,13 +76,14 @@ def entry(name: str) -> Named:
 
 
 def find(name: str, root: Path | str | None = None) -> Path | None:
-    """The folder that holds all files of a set, if there is one."""
+    """The folder that holds all files of a set, or else the packed file, if there is one."""
     known = entry(name)
     for folder in (data_folder(root) / known.folder, *known.elsewhere):
         whole = not known.folders or len(pictures.class_folders(folder)) == known.folders
         if whole and all(idx_file(folder, file) for file in known.files):
             return folder
-    return None
+    packed = data_folder(root) / f"{name}{SUFFIX}"
+    return packed if name in PACKABLE and packed.is_file() else None
 
 
 def load(name: str, root: Path | str | None = None) -> DataSet:
@@ -109,6 +111,8 @@ def load(name: str, root: Path | str | None = None) -> DataSet:
 def caveat(name: str, root: Path | str | None = None) -> str | None:
     """The caveat that is printed with numbers measured on a set, given the files that are present."""
     folder = find(name, root)
+    if folder is not None and folder.suffix == SUFFIX:
+        return packed_caveat(folder)
     if folder is None or entry(name).files != PARQUET or not is_lossy(folder / PARQUET[0]):
         return entry(name).caveat
     return f"{name} is here as a lossy JPEG re-encoding: good for comparing methods, not with published numbers"
@@ -126,6 +130,9 @@ def way_out(name: str) -> str:
 
 @cache
 def _opened(name: str, folder: Path) -> DataSet:
+    if folder.suffix == SUFFIX:
+        names, shape = PACKABLE[name]
+        return _images(name, names, shape, lambda test: read_part(folder, "test" if test else "train"))
     return NAMED[name].open(folder)
 
 
@@ -183,6 +190,15 @@ def _images(name: str, names: tuple[str, ...], shape: tuple[int, ...], read: Cal
     return DataSet.of_parts(name, NAMED[name].about, names, shape, read)
 
 
+PACKABLE = {
+    "mnist": (classes.DIGITS, GREY),
+    "fashion-mnist": (classes.CLOTHES, GREY),
+    "cifar10": (classes.CIFAR10, COLOUR),
+    "cifar100": (classes.CIFAR100, COLOUR),
+    "notmnist": (classes.LETTERS, GREY),
+    "svhn": (classes.DIGITS, COLOUR),
+}
+"""Sets that `tacit data pack` puts into one file: their classes and their shape."""
 _FOUR = tuple(f"{part}-{end}" for part in ("train", "t10k") for end in IDX)
 _DEBIAN = (Path("/usr/share/datasets/fashion-mnist"),)
 _ALL = (
