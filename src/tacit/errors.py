@@ -1,6 +1,13 @@
 """The errors that tacit raises. A message is one sentence with the offending value and what to do about it."""
 
-OUT_OF_MEMORY = "the GPU ran out of memory; what was learned is kept: repeat the command with fewer --processes"
+OUT_OF_MEMORY = "memory ran out; what was learned is kept: repeat the command with fewer --processes"
+_MEMORY = ("out of memory", "can't allocate memory", "_ALLOC_FAILED")  # torch, its CPU allocator; cuBLAS and cuDNN
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on a GPU or a CPU. torch raises a `RuntimeError` for most of them."""
+    known = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return known or (isinstance(error, RuntimeError) and any(words in str(error) for words in _MEMORY))
 
 
 class TacitError(Exception):

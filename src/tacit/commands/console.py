@@ -13,7 +13,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from tacit.charge_flag import INTERRUPTED, interrupted_message
-from tacit.errors import TacitError
+from tacit.errors import TacitError, is_out_of_memory
 
 UNEXPECTED = 3
 """Exit code after an error that is a bug in tacit."""
@@ -58,7 +58,7 @@ class CommandGroup(TyperGroup):
                 _fail("a path such as . or / is a folder, not a file; give the path of a file", 1)
             if os.environ.get(TRACEBACK) == "1":
                 traceback.print_exc()
-            if _is_out_of_memory(error):
+            if is_out_of_memory(error):
                 _fail(OUT_OF_MEMORY, 1)
             _fail(
                 f"unexpected error in tacit ({type(error).__name__}); please report it. What was charged stays "
@@ -100,8 +100,3 @@ def _os_error_message(error: OSError) -> str:
             "started: what was charged stays charged, and nothing is charged twice"
         )
     return f"cannot read or write{path}: {reason}; check the path and its permissions"
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """torch has no error type of its own for memory on the CPU."""
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)

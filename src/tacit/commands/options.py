@@ -54,7 +54,8 @@ UnitCap = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Processes = Annotated[
-    int | None, typer.Option(min=1, help="Number of runs in parallel. Default: the number of CPU cores.")
+    int | None,
+    typer.Option("--processes", "--jobs", min=1, help="Number of runs in parallel. Default: the number of CPU cores."),
 ]
 LedgerPath = Annotated[Path, typer.Option("--ledger", envvar="TACIT_LEDGER", help="The ledger file.")]
 By = Annotated[str, typer.Option(help="Who decides; recorded in the ledger. With --key, the officer's name.")]

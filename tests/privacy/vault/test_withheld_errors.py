@@ -134,6 +134,30 @@ def test_a_map_that_quotes_records_is_not_quoted(tmp_path: Path, exit: str) -> N
     check(refused)
 
 
+class Full(nn.Module):
+    """A model whose batch does not fit into memory, once it sees the records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if float(x.detach().max()) > 5:  # synthetic rows are smaller
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        out: Tensor = self.linear(x)
+        return out
+
+
+def test_a_lack_of_memory_is_seen_on_public_records_alone(tmp_path: Path) -> None:
+    """A sweep on public data then tries again with fewer runs side by side; on private records it says as little."""
+    plan = GradientPlan(rate=1.0, steps=1, clip=1.0, noise=1.0)
+    for public, expected in ((False, VaultError), (True, torch.OutOfMemoryError)):
+        (tmp_path / str(public)).mkdir()
+        vault, block = admitted(tmp_path / str(public), Patients(), public=public)
+        with pytest.raises(expected):
+            vault.grant(block, plan, Full(), cross_entropy).gradient()
+
+
 def test_tacits_own_sentences_leave_without_what_caused_them(tmp_path: Path) -> None:
     def loader() -> Any:
         try:

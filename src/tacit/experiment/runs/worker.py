@@ -9,9 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from tacit.errors import OUT_OF_MEMORY, TacitError
+from tacit.errors import OUT_OF_MEMORY, TacitError, is_out_of_memory
 from tacit.experiment.progress import Stop, Stopped
 
 
@@ -37,7 +35,9 @@ def main(folder: str, seed: str, ledger: str, goal: str) -> int:
     except TacitError as error:
         _write({"error": str(error)}, stop)
         return 1
-    except torch.OutOfMemoryError:
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
         _write({"error": OUT_OF_MEMORY}, stop)
         return 1
     return 0

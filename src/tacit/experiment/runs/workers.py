@@ -20,6 +20,8 @@ from tacit.charge_flag import touch
 from tacit.errors import TacitError
 from tacit.experiment.progress import Event, OnEvent, Stop
 
+KILLED = "was killed, perhaps because memory ran out; repeat the command with fewer --processes"
+
 
 class WorkerError(TacitError):
     """A seed failed; the message is that of its own error."""
@@ -45,6 +47,8 @@ class Worker:
     def end(self) -> None:
         """Wait for the process; raises an error if it failed without a message."""
         code = self.process.wait()
+        if code < 0 and not self.stopped and self.failed is None:
+            self.failed = f"seed {self.seed} {KILLED}"
         if code and not self.stopped and self.failed is None:
             self.stderr.seek(0)
             raise RuntimeError(f"seed {self.seed} failed:\n{self.stderr.read()}")

@@ -2,7 +2,7 @@
 
 The results of a seed are saved to its folder at once and reused, so that a sweep that was stopped or killed continues
 where it was. Attacks draw from the global generators of a process; two cells are never attacked in one process at the
-same time.
+same time. Where memory runs out, fewer are attacked at a time.
 """
 
 import os
@@ -10,42 +10,46 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tacit.errors import TacitError
+from tacit.errors import OUT_OF_MEMORY, TacitError, is_out_of_memory
 from tacit.experiment.attacks.attacked import attack_run, kept
 from tacit.experiment.config.attack_section import AttackSection
 from tacit.experiment.progress import OnEvent, Stop, Stopped, notify
 from tacit.experiment.runs.runner import available_cores
-from tacit.experiment.runs.workers import WorkerError
+from tacit.experiment.runs.workers import KILLED, WorkerError
 from tacit.experiment.sweeps.cell import Cell
+from tacit.experiment.sweeps.side_by_side import Slot, short_of_memory, side_by_side
 
 
 def attack_cells(
-    cells: list[Cell], section: AttackSection, *, at_once: int, late: Callable[[], bool], progress: OnEvent, stop: Stop
+    cells: list[Cell], section: AttackSection, *, most: int, late: Callable[[], bool], progress: OnEvent, stop: Stop
 ) -> None:
-    """Attack every cell that is learned and not attacked yet. `late`: whether no more is to be started."""
+    """Attack every cell that is learned and not attacked yet, `most` at a time. `late`: no more is to be started."""
     for cell in cells:
         cell.attacked = kept(cell.folder.path, section)
 
-    def attacked(cell: Cell) -> None:
-        if cell.attacked is not None or stop.requested or late():
-            return
+    def attacked(cell: Cell, slot: Slot) -> bool:
+        if stop.requested or late():
+            return False
+        short = False
         try:
-            if at_once == 1:
+            if not slot.separate:
                 attack_run(cell.folder.path, section, _told(cell.name, progress, stop), keep=True, allow_code=None)
             else:
-                _apart(cell.folder.path, section, max(1, available_cores() // at_once), stop)
-            cell.attacked = kept(cell.folder.path, section)
+                _apart(cell.folder.path, section, max(1, available_cores() // slot.cells), stop)
+            cell.attacked, cell.not_attacked = kept(cell.folder.path, section), None
         except Stopped:
-            return
-        except TacitError as error:
-            cell.not_attacked = str(error)
+            return False
+        except Exception as error:
+            short = short_of_memory(error)
+            if not isinstance(error, TacitError) and not short:
+                raise
+            cell.not_attacked = OUT_OF_MEMORY if is_out_of_memory(error) else str(error)
         notify(progress, f"{cell.name}: {cell.not_attacked or 'attacked'}")
+        return short
 
-    with ThreadPoolExecutor(at_once) as pool:
-        list(pool.map(attacked, cells))
+    side_by_side([cell for cell in cells if cell.attacked is None], most, attacked)
 
 
 def _told(name: str, progress: OnEvent, stop: Stop) -> Callable[[str], None]:
@@ -73,6 +77,8 @@ def _apart(folder: Path, section: AttackSection, threads: int, stop: Stop) -> No
     assert process.stderr is not None
     said = process.stderr.read().strip()
     stop.check()
+    if process.returncode < 0:
+        raise WorkerError(f"the attack {KILLED}")
     if process.returncode:
         raise WorkerError(said.splitlines()[-1] if said else f"the attacks ended with code {process.returncode}")
 
@@ -81,8 +87,10 @@ def main(folder: str, section: str) -> int:
     """Exit code 0: done; 1: a sentence was said."""
     try:
         attack_run(Path(folder), AttackSection.model_validate_json(section), keep=True, allow_code=None)
-    except TacitError as error:
-        print(error, file=sys.stderr)
+    except Exception as error:
+        if not isinstance(error, TacitError) and not is_out_of_memory(error):
+            raise
+        print(OUT_OF_MEMORY if is_out_of_memory(error) else error, file=sys.stderr)
         return 1
     return 0
 

@@ -1,9 +1,10 @@
 """`sweep(plan, folder)`: one run for each cell of a grid, each in a folder of its own, and one table of them all.
 
 A sweep can be ended and called again at any time: finished cells are kept, unfinished ones are resumed, failed ones are
-tried again. A cell that ran out of GPU memory beside others is resumed alone. `cells.csv` is rewritten after every cell
-and says whether each is done, failed or not run. `sweep.yaml` holds the plan, so that the folder alone is enough to
-continue. With a section `attacks`, the releases of finished cells are then attacked (`attacked_cells`).
+tried again. A cell that fails does not stop the others. One that runs out of memory, or whose process is killed, is
+resumed beside fewer others, at last alone (`side_by_side`). `cells.csv` is rewritten after every cell and says whether
+each is done, failed or not run. `sweep.yaml` holds the plan, so that the folder alone is enough to continue. With a
+section `attacks`, the releases of finished cells are then attacked (`attacked_cells`).
 """
 
 import hashlib
@@ -13,14 +14,12 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 
-from tacit.errors import OUT_OF_MEMORY, ConfigError, TacitError
+from tacit.errors import OUT_OF_MEMORY, ConfigError, TacitError, is_out_of_memory
 from tacit.experiment.config.changes import override
 from tacit.experiment.config.config import Config, Sweep
 from tacit.experiment.config.loading import SWEEP, checked, plain
@@ -33,6 +32,7 @@ from tacit.experiment.runs.runner import available_cores, run
 from tacit.experiment.sweeps.attacked_cells import attack_cells
 from tacit.experiment.sweeps.cell import DONE, Cell
 from tacit.experiment.sweeps.reference import reference
+from tacit.experiment.sweeps.side_by_side import Slot, short_of_memory, side_by_side
 from tacit.experiment.sweeps.significance import Compared, baselines
 
 NOT_COMPARED = Compared(tasks=(math.nan,), seeds=math.nan)
@@ -55,7 +55,7 @@ def sweep(
         plan: The base configuration and the changes of each cell.
         folder: The folder of the sweep; it is made if it does not exist.
         ledger: The ledger that private data is charged to.
-        processes: How many cells run at a time; by default as many as there are cores.
+        processes: How many seeds run at a time, of as many cells as possible; by default as many as there are cores.
         limit_minutes: No cell is started after this time.
         progress: Receives events.
         stop: Stops the sweep between two steps.
@@ -65,6 +65,7 @@ def sweep(
 
     Raises:
         ConfigError: A cell is wrong, two cells are the same, or the sweep would charge private data many times.
+        Exception: A cell failed for a reason that tacit does not know; it is raised after the other cells.
     """
     path, stop, report = Path(folder), stop or Stop(), progress or ignore
     if path.exists() and not path.is_dir():
@@ -83,38 +84,33 @@ def sweep(
     asked = plan.model_copy(update={"base": base}).model_dump(mode="json")
     write(path / SWEEP, yaml.safe_dump(asked, sort_keys=False, allow_unicode=True))
     until = None if limit_minutes is None else time.monotonic() + 60 * limit_minutes
-    at_once = max(1, min(processes or available_cores(), len(cells)))
+    most = max(1, processes or available_cores())
     one_table = threading.Lock()
+    unexpected: list[Exception] = []
 
     def late() -> bool:
         return until is not None and time.monotonic() > until
 
-    def finish(cell: Cell) -> None:
-        if stop.requested or cell.status == DONE or late():
-            return
-        threads = max(1, available_cores() // at_once)
-        _run(
-            cell, ledger, threads=threads, separate=at_once > 1, stop=stop, progress=report if at_once == 1 else ignore
-        )
+    def finish(cell: Cell, slot: Slot) -> bool:
+        if stop.requested or late():
+            return False
+        error = _run(cell, ledger, slot, stop=stop, progress=report if slot.cells == 1 else ignore)
+        if error is not None and not isinstance(error, TacitError) and not is_out_of_memory(error):
+            unexpected.append(error)
         with one_table:
             write_table(path / "cells.csv", cells)
             notify(report, f"{cell.name}: {_end(cell)}")
+        return error is not None and short_of_memory(error)
 
     write_table(path / "cells.csv", cells)
     with stop_on_ctrl_c(stop):
-        if at_once == 1:  # in this process: no start-up for each
-            for cell in cells:
-                finish(cell)
-        else:
-            with ThreadPoolExecutor(at_once) as pool:
-                list(pool.map(finish, cells))
-            for cell in cells:  # alone, it has the whole GPU
-                if cell.status == f"failed: {OUT_OF_MEMORY}":
-                    finish(cell)
+        side_by_side([cell for cell in cells if cell.status != DONE], most, finish)
         if plan.attacks is not None:
             learned = [cell for cell in cells if cell.status == DONE]
-            attack_cells(learned, plan.attacks, at_once=at_once, late=late, progress=report, stop=stop)
+            attack_cells(learned, plan.attacks, most=most, late=late, progress=report, stop=stop)
             write_table(path / "cells.csv", cells)
+    if unexpected:
+        raise unexpected[0]
     stop.check()
     return cells
 
@@ -200,29 +196,33 @@ def columns_of(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _run(cell: Cell, ledger: str | Path | None, *, threads: int, separate: bool, stop: Stop, progress: OnEvent) -> None:
+def _run(cell: Cell, ledger: str | Path | None, slot: Slot, *, stop: Stop, progress: OnEvent) -> Exception | None:
+    """Run a cell, or what is left of it; returns why it failed."""
     config = cell.config
     if config.threads is None and not cell.folder.has_run:
-        config = config.model_copy(update={"threads": threads})
+        runs = slot.cells * min(slot.seeds, len(config.seeds))
+        config = config.model_copy(update={"threads": max(1, available_cores() // runs)})
     try:
         found = run(
             config,
             cell.folder.path,
             ledger=ledger,
             resume=True,
-            processes=1,
-            separate=separate,
+            processes=slot.seeds,
+            separate=slot.separate,
             moved=cell.folder.has_run,  # a sweep is on public data, and its plan names the data
             progress=progress,
             stop=stop,
         )
         cell.status, cell.metrics = DONE, found.metrics
     except Stopped:
-        return
-    except TacitError as error:
-        cell.status = f"failed: {error}"
-    except torch.OutOfMemoryError:
-        cell.status = f"failed: {OUT_OF_MEMORY}"
+        return None
+    except Exception as error:
+        known = isinstance(error, TacitError)
+        words = OUT_OF_MEMORY if is_out_of_memory(error) else str(error) if known else type(error).__name__
+        cell.status = f"failed: {words}"
+        return error
+    return None
 
 
 def _short(value: Any) -> str:

@@ -210,9 +210,10 @@ class Grant:
 
     def _add_gradients(self, total: ExactSum, drawn: list[Tensor]) -> None:
         """Adds the clipped gradient of every sampled unit of every read."""
+        public = all(sampled.read.block.public for sampled in self._reads)
         for sampled, units in zip(self._reads, drawn, strict=True):
             for index, group in batches(sampled.records, units, self._max_batch):
-                guarded(partial(self._add, total, sampled, index, group))
+                guarded(partial(self._add, total, sampled, index, group), public=public)
 
     def _add(self, total: ExactSum, sampled: SampledRead, index: Tensor, group: Tensor) -> None:
         if sampled.selected is not None:
