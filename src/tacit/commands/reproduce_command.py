@@ -16,7 +16,7 @@ from tacit.commands.sweep_command import show_cells
 def _complete_item(incomplete: str) -> list[str]:
     from tacit.experiment.sweeps.reproduction import catalogue
 
-    return [item.name for item in catalogue() if item.name.startswith(incomplete)]
+    return [name for item in catalogue() for name in item.names if name.startswith(incomplete)]
 
 
 def reproduce(
@@ -73,6 +73,7 @@ def _list(folder: Path, *, as_json: bool) -> None:
         {
             "name": item.name,
             "about": item.about,
+            "also": list(item.also),
             "preset": item.preset,
             "state": item.state(folder),
             "missing": list(missing.get(item.preset, ())),
@@ -84,9 +85,10 @@ def _list(folder: Path, *, as_json: bool) -> None:
     wide = max(len(str(row["name"])) for row in rows)
     for row in rows:
         state = "missing data" if row["missing"] and row["state"] != "done" else str(row["state"])
-        about = textwrap.shorten(str(row["about"]), max(20, out.width - wide - 16), placeholder=" …")
+        words = f"{row['about']} (also {', '.join(row['also'])})" if row["also"] else str(row["about"])
+        if out.is_terminal:
+            words = textwrap.shorten(words, max(20, out.width - wide - 16), placeholder=" …")
         color = {"done": "green", "not run": "dim"}.get(state, "yellow")
-        words = about if out.is_terminal else str(row["about"])
         out.print(Text.assemble((f"{row['name']:<{wide}}  ", "bold"), (f"{state:<12}  ", color), words))
     for needed in sorted({name for names in missing.values() for name in names}):
         out.print(f"{needed}: {way_out(needed)}", style="yellow")

@@ -13,13 +13,13 @@ from support.blobs import make_config
 from tacit.cli import app
 from tacit.errors import ConfigError
 from tacit.experiment.config.config import Config, Sweep
-from tacit.experiment.config.loading import preset_names
+from tacit.experiment.config.loading import load, preset_names
 from tacit.experiment.config.validation import validated
 from tacit.experiment.runs import run_summary
-from tacit.experiment.sweeps import table
+from tacit.experiment.sweeps import comparison, table
 from tacit.experiment.sweeps.comparison import show
 from tacit.experiment.sweeps.reference import printed, reference, shortened
-from tacit.experiment.sweeps.sweep import sweep
+from tacit.experiment.sweeps.sweep import cells_of, sweep
 
 
 def config(method: str, epsilon: float = 1.0, network: Any = None, delta: float = 1e-5, **data: Any) -> Config:
@@ -154,3 +154,24 @@ def test_a_shortened_run_is_remarked_on() -> None:
     assert shortened(own) == [] and shortened(make_config(name="mine", data=permuted)) == ["data.records = 55000"]
     fewer = make_config(name="lai2022/permuted-mnist", data=permuted | {"records": 100, "limit": [9, 9]})
     assert shortened(fewer) == ["data.limit = [9, 9]", "data.records = 100"]
+
+
+def test_desai_prints_worst_forgetting_and_the_learning_curve_area() -> None:
+    """As in its Tables 1 and 2, beside our own columns."""
+    rows = reference("desai2021/table-1").rows
+    assert [row.worst[0] for row in rows if row.worst] == [27.2, 58.6, 80.9, 84, 85.1, 86.3, 86.4]
+    assert [row.lca[0] for row in rows if row.lca] == [0.481, 0.146, 0.123, 0.12, 0.119, 0.124, 0.121]
+    assert [row.worst[0] for row in reference("desai2021/table-2").rows if row.worst][1:] == [
+        31.4, 33.5, 37.7, 42.8, 43.5, 45.5
+    ]  # fmt: skip
+    asked = load("desai2021/table-1")
+    assert isinstance(asked, Sweep)
+    cells = cells_of(asked, Path("runs"))[:2]
+    measured = {
+        "lca": {"paper": {"mean": 0.5, "std": None}}, "worst_forgetting": {"mean": 0.25, "std": 0.01}
+    }  # fmt: skip
+    table = comparison.worst_forgetting(["AGEM", "DPCL"], cells, [measured, None], reference("desai2021/table-1"))
+    assert table is not None and table.row_count == 1
+    assert [list(column.cells) for column in table.columns] == [
+        ["AGEM"], ["25.0% ± 1.0%"], ["27.2% ± 0.86%"], ["0.500"], ["0.481 ± 0.005"]
+    ]  # fmt: skip

@@ -48,6 +48,23 @@ def test_every_sweep_beside_a_table_of_a_paper_is_an_item() -> None:
     assert beside <= {one.preset for one in catalogue()}
 
 
+def test_every_figure_and_table_is_found_by_its_own_name() -> None:
+    names = [name for one in catalogue() for name in one.names]
+    assert len(set(names)) == len(names)
+    assert find("desai2021/figure-2b") == find("desai2021/table-1")
+    assert find("lai2022/table-7") == find("lai2022/table-2")
+    figures = {
+        "desai2021": "2a 2b 2c",
+        "phan2019": "1a 1b",
+        "lai2022": "3a 3b 3c 4 5a 5b 5c 6 7a 7b",
+        "hassanpour2022": "3 4 5a 5b 6a 6b 6c 6d 7a 7b 8a 8b 9a 9b 10a 10b 11",
+        "tobaben2025": "2 3 4 5 a1 a2 a3 a4 a5 a6 a7",
+    }
+    assert {f"{paper}/figure-{one}" for paper, found in figures.items() for one in found.split()} <= set(names)
+    tables = "desai2021/table-1 desai2021/table-2 lai2022/table-2 lai2022/table-4 lai2022/table-5 lai2022/table-7"
+    assert {*tables.split(), *(f"tobaben2025/table-a{number}" for number in (3, 4, 5))} <= set(names)
+
+
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean desai2021/table-1"):
         find("desai2021/tabel-1")

@@ -13,12 +13,14 @@ from pathlib import Path
 
 from tacit.data.stream import StreamInfo
 from tacit.errors import ConfigError
+from tacit.experiment.papers.accounting_figure import BENCHMARKS
 from tacit.experiment.papers.accumulation import checked_tasks, write_points
 from tacit.experiment.papers.accumulation_figure import CERTIFIED, blank, dressed
 from tacit.experiment.progress import OnEvent, ignore, notify
 from tacit.learners.pool.pool import Pool
 from tacit.memory import stay_for
 from tacit.privacy.accounting.budget import Budget
+from tacit.words import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,9 +152,10 @@ def draw(points: Sequence[ConsumptionPoint], file: Path) -> None:
                 own = [point for point in mine if point.noise == noise]
                 axes.plot(
                     [point.task for point in own], [point.retired for point in own], marker="o", markersize=3.5,
-                    color=CERTIFIED[place % len(CERTIFIED)], label=f"σ = {noise:g}, stay {own[0].stay}",
+                    linewidth=4.5 - 1.5 * place, color=CERTIFIED[place % len(CERTIFIED)],
+                    label=f"σ = {noise:g}, a record stays {counted(own[0].stay, 'task')}",
                 )  # fmt: skip
-            axes.set_title(f"{name}, {count} learner{'s' if count > 1 else ''}", fontsize=11)
+            axes.set_title(f"{BENCHMARKS.get(name, name)}, {count} learner{'s' if count > 1 else ''}", fontsize=11)
             axes.set_xlabel("tasks learned")
             axes.set_ylabel("records retired from the memory")
             axes.legend(fontsize=9, edgecolor="none")

@@ -32,7 +32,11 @@ def show(cells: Sequence[Cell], console: Console, reference: Reference | None = 
         columns = _beside(names, known, cells, reference)
     console.print(columns if columns and _fits(columns, console) else _lines(names, cells, done, reference))
     found = [None if one is None else one.metrics for one in done]
-    for more in (_handovers(names, found), record_counts.table(names, found)):
+    for more in (
+        worst_forgetting(names, cells, found, reference),
+        _handovers(names, found),
+        record_counts.table(names, found),
+    ):
         if more is not None:
             console.print()
             console.print(more)
@@ -141,6 +145,34 @@ def _lines(
             paper = () if reference is None else _paper(reference, cell)
             table.add_row(name, *figures, *paper, _claimed(one.metrics), _certified(one.metrics))
     return table
+
+
+def worst_forgetting(
+    names: Sequence[str], cells: Sequence[Cell], found: Sequence[Mapping[str, Any] | None], reference: Reference | None
+) -> Table | None:
+    """Worst forgetting and learning curve area, where the paper prints them; None if it does not."""
+    papers = [None if reference is None else reference.beside(cell.config) for cell in cells]
+    if reference is None or not any(row is not None and row.worst is not None for row in papers):
+        return None
+    columns = ("", "worst forgetting", reference.title, "learning curve area", reference.title)
+    table = Table(*columns, box=None, padding=(0, 2, 0, 0))
+    _whole_words(table, *names)
+    for name, metrics, row in zip(names, found, papers, strict=True):
+        if metrics is not None:
+            lca = (metrics["lca"] or {}).get("paper")
+            table.add_row(
+                name,
+                of(metrics["worst_forgetting"]),
+                "–" if row is None else printed(row.worst),
+                "–" if lca is None else _number(lca["mean"], lca["std"]),
+                "–" if row is None or row.lca is None else _number(*row.lca),
+            )
+    return table if table.row_count else None
+
+
+def _number(mean: float | None, std: float | None) -> str:
+    """A figure that is no share, with its spread over seeds."""
+    return f"{mean:.3f}" + ("" if std is None or math.isnan(std) else f" ± {std:.3f}")
 
 
 def _handovers(names: Sequence[str], found: Sequence[Mapping[str, Any] | None]) -> Table | None:

@@ -32,6 +32,10 @@ class Printed:
     af: Sequence[float | None] | None
     where: Mapping[str, Any] = field(default_factory=dict)
     """Other settings of a corresponding run, by key; any: a value that is not null."""
+    worst: Sequence[float | None] | None = None
+    """The worst forgetting of a task."""
+    lca: Sequence[float | None] | None = None
+    """The learning curve area, a share."""
     gain: float | None = None
     """The accuracy under attack, as a mean over attacks, above that of the cell before it."""
 

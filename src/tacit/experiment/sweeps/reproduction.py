@@ -34,6 +34,13 @@ class Item:
     preset: str
     about: str
     shows: sweep_figure.Shows | Literal["curves"] = "accuracy"
+    also: tuple[str, ...] = ()
+    """Other tables and figures of the paper that it makes."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names by which it is found."""
+        return (self.name, *(f"{self.name.partition('/')[0]}/{name}" for name in self.also))
 
     @property
     def plan(self) -> Sweep | Accumulation:
@@ -76,16 +83,20 @@ class Reproduced:
 def catalogue() -> list[Item]:
     """All items, in the order of the papers."""
     papers = read(PRESETS / f"{REPRODUCTION}.yaml")
-    return [Item(name=f"{paper}/{name}", **facts) for paper, items in papers.items() for name, facts in items.items()]
+    return [
+        Item(name=f"{paper}/{name}", **{**facts, "also": tuple(facts.get("also", ()))})
+        for paper, items in papers.items()
+        for name, facts in items.items()
+    ]
 
 
 def find(name: str) -> Item:
-    """An item by its name.
+    """An item by its name, or by that of another table or figure that it makes.
 
     Raises:
         ConfigError: There is none.
     """
-    items = {item.name: item for item in catalogue()}
+    items = {name: item for item in catalogue() for name in item.names}
     if name not in items:
         raise ConfigError(f"there is no table or figure {name!r}; {nearest(name, items)}")
     return items[name]
