@@ -15,7 +15,9 @@ from tacit.experiment.config.loading import load, preset_names
 from tacit.experiment.papers import accumulation
 from tacit.experiment.sweeps import reproduction
 from tacit.experiment.sweeps import sweep as sweeps
+from tacit.experiment.sweeps.comparison import labels
 from tacit.experiment.sweeps.reproduction import Item, catalogue, find, reproduce
+from tacit.experiment.sweeps.sweep_figure import panels
 
 BASE = make_config(learner={"method": "NaiveDPSGD", "steps": 3, "batch": 20}, seeds=2).plain()
 
@@ -116,3 +118,24 @@ def test_the_command_lists_runs_and_prints(tmp_path: Path, monkeypatch: pytest.M
     assert "done" in runner.invoke(app, ["reproduce", *out]).output
     wrong = runner.invoke(app, ["reproduce", "paper/tabel", *out])
     assert wrong.exit_code == 1
+
+
+def test_curves_are_in_panels_of_a_few() -> None:
+    """By method, and by as many of its settings as it takes."""
+    few = ["AGEM", "DPCL steps=1", "DPCL steps=2"]
+    assert panels(few) == {"AGEM": ["AGEM"], "DPCL": few[1:]}
+    many = [f"Pool noise={noise} tasks={tasks} seed={n}" for noise in (2, 4) for tasks in (6, 9) for n in range(5)]
+    found = panels(many)
+    assert list(found) == [f"Pool noise={noise} tasks={tasks}" for noise in (2, 4) for tasks in (6, 9)]
+    assert sorted(name for own in found.values() for name in own) == sorted(many)
+    assert panels(["A x=1"] * 9) == {"A": ["A x=1"] * 9}, "nothing tells them apart"
+
+
+def test_settings_that_follow_from_others_are_left_out_of_long_names() -> None:
+    cells = [
+        {"learner.method": "Pool", "learner.noise": n, "learner.memory_noise": n, "learner.fine_tune": f}
+        for n in (2, 4)
+        for f in ("public", None)
+    ]
+    assert labels(cells) == [f"Pool noise={n} fine_tune={f}" for n in (2, 4) for f in ("public", None)]
+    assert labels([{"a.x": 1, "b.y": 2}, {"a.x": 2, "b.y": 3}]) == ["x=1 y=2", "x=2 y=3"], "short names are whole"

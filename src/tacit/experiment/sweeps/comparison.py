@@ -18,6 +18,8 @@ from tacit.experiment.sweeps.significance import CAVEAT
 from tacit.experiment.sweeps.table import of, percent
 
 FEW = 4
+LONG = 28
+"""Characters of a name, from which on settings that follow from others are left out of it."""
 P = "p over tasks / seeds"
 
 
@@ -76,7 +78,10 @@ def protocol(given: Iterable[str], seeds: Iterable[int]) -> str:
 
 
 def labels(changes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names that distinguish the cells: the method, then the settings that vary within a method."""
+    """Names that distinguish the cells: the method, then the settings that vary within a method.
+
+    Of a long name the last settings are left out that follow from one of the others.
+    """
     method = "learner.method"
     by_method: dict[Any, list[Mapping[str, Any]]] = {}
     for one in changes:
@@ -86,9 +91,19 @@ def labels(changes: Sequence[Mapping[str, Any]]) -> list[str]:
         peers = by_method[one.get(method)]
         differ = [key for key in one if key != method and any(peer.get(key) != one[key] for peer in peers)]
         words = [f"{key.rpartition('.')[2]}={one[key]}" for key in differ]
+        for key, word in list(zip(differ, words, strict=True))[:0:-1]:
+            if len(" ".join(words)) > LONG and any(_decides(peers, other, key) for other in differ if other != key):
+                words.remove(word)
+                differ.remove(key)
         return " ".join(([str(one[method])] if method in one else []) + words) or "base"
 
     return [label(one) for one in changes]
+
+
+def _decides(peers: Sequence[Mapping[str, Any]], key: str, other: str) -> bool:
+    """Whether cells with the same value of one key have the same value of the other."""
+    known: dict[str, str] = {}
+    return all(known.setdefault(str(one.get(key)), str(one.get(other))) == str(one.get(other)) for one in peers)
 
 
 def _source(reference: Reference, cells: Sequence[Cell], found: Sequence[RunSummary | None]) -> str:
