@@ -54,16 +54,10 @@ def draw(points: Sequence[AccountingPoint], file: Path) -> None:
         for axes, name in zip(row, data, strict=True):
             mine = [point for point in points if (point.data, point.of) == (name, of)]
             _curves(axes, [point for point in mine if point.at == at or point.reading == "printed"])
-            axes.set_title(
-                f"{BENCHMARKS.get(name, name)}: " + (f"δ at ε = {at:g}" if of == "delta" else f"ε at δ = {at:g}"),
-                fontsize=11,
-            )
+            what = f"δ at ε = {at:g} (smallest: {SMALLEST:g} or less)" if of == "delta" else f"ε at δ = {at:g}"
+            axes.set_title(f"{BENCHMARKS.get(name, name)}: {what}", fontsize=11)
             axes.set_xlabel("tasks learned")
             axes.set_yscale("log")
-            if of == "delta":
-                axes.text(
-                    0.99, 0.06, f"at {SMALLEST:g}: that or less", transform=axes.transAxes, ha="right", fontsize=9
-                )
             dressed(axes)
     lines, names = axes.get_legend_handles_labels()
     figure.legend(lines, names, loc="outside lower center", ncols=2, fontsize=9, edgecolor="none")
