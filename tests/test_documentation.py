@@ -4,6 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
+
+from tacit.experiment.config.loading import preset_names
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md"), *ROOT.glob("tests/*.md")])
@@ -23,3 +26,19 @@ def test_documentation_imports_from_rooms() -> None:
             continue
         deep = re.findall(r"^from (tacit\.\w+\.[\w.]+) import", page.read_text(encoding="utf-8"), re.MULTILINE)
         assert not deep, page
+
+
+def test_every_preset_of_a_paper_is_on_the_page_of_reproductions() -> None:
+    """With its figures, or with the words that it was not run."""
+    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    silent = [name for name in preset_names() if "/" in name and name not in page]
+    assert not silent
+
+
+def test_every_bar_of_the_picture_is_on_the_page_of_reproductions() -> None:
+    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    panels = yaml.safe_load((ROOT / "docs" / "pictures" / "papers.yaml").read_text(encoding="utf-8"))
+    bars = [bar for panel in panels for bar in panel["bars"]]
+    for bar in bars:
+        assert "value" in bar or bar["note"] == "not run here", bar
+        assert "value" not in bar or f"{bar['value']:.1f}" in page, bar
