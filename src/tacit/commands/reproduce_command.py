@@ -2,7 +2,7 @@
 
 import textwrap
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -11,6 +11,9 @@ from tacit.commands.console import err, out, resume_hint
 from tacit.commands.options import Json, Processes, Quiet
 from tacit.commands.run_command import show_curves
 from tacit.commands.sweep_command import show_cells
+
+if TYPE_CHECKING:
+    from tacit.experiment.sweeps.reproduction import Item, Reproduced
 
 
 def _complete_item(incomplete: str) -> list[str]:
@@ -39,23 +42,36 @@ def reproduce(
     """Make a table or figure of one of the five papers, with the paper's numbers beside those measured here.
 
     Runs what is missing, prints the table and draws the figure. Repeating the command continues where it stopped; once
-    everything has run, it only prints.
+    everything has run, it only prints, at once.
 
     \b
     tacit reproduce
     tacit reproduce desai2021/figure-2a
     tacit reproduce lai2022/table-1-mnist --limit-minutes 30
     """
-    from tacit.experiment.display import display
-    from tacit.experiment.sweeps import reproduction
+    from tacit.experiment.sweeps.printed_before import keep_printed, print_again
 
     if name is None:
         return _list(folder, as_json=as_json)
+    if not as_json and print_again(name, folder, out):
+        return
+    from tacit.experiment.display import display
+    from tacit.experiment.sweeps import reproduction
+
     item = reproduction.find(name)
     with resume_hint(f"continue with: tacit reproduce {name}"), display(err, quiet=quiet) as progress:
         found = reproduction.reproduce(
             item, folder, processes=processes, limit_minutes=limit_minutes, progress=progress
         )
+    if as_json or not found.finished:
+        return _show(item, found, folder, as_json=as_json)
+    with out.capture() as printed:
+        _show(item, found, folder, as_json=as_json)
+    keep_printed(name, folder, out, printed.get())
+    out.file.write(printed.get())
+
+
+def _show(item: "Item", found: "Reproduced", folder: Path, *, as_json: bool) -> None:
     if found.figure is not None and not as_json:
         out.print(f"figure: {found.figure}")
     if found.cells is None:

@@ -1,5 +1,7 @@
 """`tacit reproduce`: every item has a preset, what is missing is run, a second call only reads, figures are drawn."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from tacit.errors import ConfigError
 from tacit.experiment.config.config import Accumulation, Sweep
 from tacit.experiment.config.loading import load, preset_names
 from tacit.experiment.papers import accumulation
-from tacit.experiment.sweeps import reproduction
+from tacit.experiment.sweeps import printed_before, reproduction
 from tacit.experiment.sweeps import sweep as sweeps
 from tacit.experiment.sweeps.comparison import labels
 from tacit.experiment.sweeps.reproduction import Item, catalogue, find, reproduce
@@ -105,6 +107,43 @@ def test_curves_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert found.figure is not None and found.figure.exists() and one.state(tmp_path / "out") == "done"
     monkeypatch.setattr(accumulation, "certified", lambda *_: pytest.fail("it is computed again"))
     assert reproduce(one, tmp_path / "out").curves == found.curves
+
+
+def test_a_finished_item_is_printed_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From what was printed last, until its results or the presets change."""
+    one, runner = item(tmp_path), CliRunner()
+    folder = one.folder(tmp_path / "out")
+    monkeypatch.setattr(reproduction, "catalogue", lambda: [one])
+    monkeypatch.setattr(printed_before, "preset_of", lambda name: one.preset if name == one.name else None)
+    call = ["reproduce", "paper/table", "--quiet", "--processes", "1", "--out", str(tmp_path / "out")]
+    late = runner.invoke(app, [*call, "--limit-minutes", "0"])
+    assert "not run" in late.output and not list(folder.glob("*.printed.json")), "it is not finished"
+    first = runner.invoke(app, call)
+    assert first.exit_code == 0 and "figure:" in first.output
+    asked: list[str] = []
+    work = reproduction.reproduce
+
+    def counted(*given: Any, **named: Any) -> Any:
+        asked.append("again")
+        return work(*given, **named)
+
+    monkeypatch.setattr(reproduction, "reproduce", counted)
+    assert runner.invoke(app, call).output == first.output and not asked
+    assert runner.invoke(app, [*call, "--json"]).exit_code == 0 and len(asked) == 1
+    (folder / "table.png").unlink()
+    assert runner.invoke(app, call).output == first.output and len(asked) == 2 and (folder / "table.png").exists()
+    next(folder.glob("*.printed.json")).write_text("torn")
+    assert runner.invoke(app, call).output == first.output and len(asked) == 3
+
+
+def test_names_lead_to_presets_without_torch() -> None:
+    assert printed_before.preset_of("desai2021/figure-2b") == find("desai2021/figure-2b").preset
+    assert {name: printed_before.preset_of(name) for one in catalogue() for name in one.names} == {
+        name: one.preset for one in catalogue() for name in one.names
+    }
+    assert printed_before.preset_of("desai2021/table-9") is None and printed_before.preset_of("nobody/x") is None
+    code = "import sys, tacit.experiment.sweeps.printed_before; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_command_lists_runs_and_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

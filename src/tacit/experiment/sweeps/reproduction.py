@@ -79,6 +79,12 @@ class Reproduced:
     figure: Path | None
     """None: there is nothing to draw yet."""
 
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to run."""
+        cells = self.cells or ()
+        return all(cell.status == DONE and cell.not_attacked is None for cell in cells)
+
 
 def catalogue() -> list[Item]:
     """All items, in the order of the papers."""
