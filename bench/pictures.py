@@ -50,9 +50,9 @@ def paint(axes: Any, title: str, bars: list[dict[str, Any]]) -> None:
             (value or 0) + (std or 0) + 1, -place, "  ".join(filter(None, (number, note))), va="center", fontsize=9
         )
     axes.set_yticks([-place for place in range(len(bars))], [bar["name"] for bar in bars], fontsize=9)
-    axes.set_xlim(0, 130)
+    axes.set_xlim(0, 165)
     axes.set_xticks(range(0, 101, 20))
-    axes.set_title(title, fontsize=11)
+    axes.set_title(title, fontsize=10.5, loc="left")
     axes.set_xlabel("average accuracy after the last task, %", fontsize=9)
     dressed(axes)
 
