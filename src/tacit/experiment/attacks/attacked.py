@@ -28,8 +28,7 @@ from tacit.experiment.runs.endless_folder import EndlessFolder, is_endless
 from tacit.experiment.runs.evaluation import PublicTests
 from tacit.experiment.runs.folder import RunFolder, SeedFolder
 from tacit.experiment.runs.planning import planned_learner
-from tacit.experiment.runs.resolver import declare, make_budget, open_stream
-from tacit.experiment.runs.runner import features_at
+from tacit.experiment.runs.resolver import declare, features_at, make_budget, open_stream
 from tacit.learners import load_learner
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.release import Release

@@ -16,8 +16,8 @@ from pathlib import Path
 from tacit.errors import TacitError
 from tacit.experiment.attacks.attacked import attack_run, kept
 from tacit.experiment.config.attack_section import AttackSection
+from tacit.experiment.process import available_cores
 from tacit.experiment.progress import OnEvent, Stop, Stopped, notify
-from tacit.experiment.runs.runner import available_cores
 from tacit.experiment.runs.workers import WorkerError
 from tacit.experiment.sweeps.cell import Cell
 

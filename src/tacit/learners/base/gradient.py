@@ -18,6 +18,7 @@ from tacit.learners.base.public_figures import Consumption
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.budget import Budget
 from tacit.privacy.vault import GradientPlan, Grant
+from tacit.words import rounded_up
 
 T = TypeVar("T")
 Each: TypeAlias = T | Sequence[T]
@@ -243,12 +244,6 @@ def affordable(plan: GradientPlan, budget: Budget, times: int) -> GradientPlan:
         f"{plan.steps} steps at rate {plan.rate:.4g} with noise {plan.noise:g} do not fit {budget}; it takes noise ≥ "
         f"{rounded_up(noise)}, {fewer}or a smaller batch"
     )
-
-
-def rounded_up(value: float) -> str:
-    """The value with four digits, rounded up."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    return f"{math.ceil(value / unit) * unit:.6g}"
 
 
 def by_moments(plan: GradientPlan, delta: float, max_order: int = 32) -> float:

@@ -87,7 +87,7 @@ class Learner(ABC):
     claim: ClassVar[str] = "none"
     """The paper's formula."""
     certifies: ClassVar[str]
-    """What tacit stands behind, in words."""
+    """The certified bound, in words."""
     remembers: ClassVar[bool] = True
     """Whether later tasks may read a task's records."""
     ranges: ClassVar[Mapping[str, Range]] = {}
@@ -145,6 +145,9 @@ class Learner(ABC):
             task: The public facts of the task; it must be the next one that was planned.
             block: The handle of its records.
             vault: The vault that holds them.
+
+        Returns:
+            The release after this task, with the certificate of the stream.
 
         Raises:
             BudgetExceeded: What the method reads does not fit in the budget.
@@ -222,7 +225,7 @@ class Learner(ABC):
 
     @property
     def needs_public_records(self) -> bool:
-        """Whether it looks at public records of a task while it learns; `show` gives them."""
+        """Whether it looks at public records of a task while it learns; `receive_public_records` takes them."""
         return False
 
     def receive_public_records(self, X: Any, y: Any) -> None:
@@ -231,7 +234,7 @@ class Learner(ABC):
 
     @property
     def held_out_access(self) -> Literal["public", "charged"] | None:
-        """How it reads the tasks that are held out from the stream, if it does; `held` gives them."""
+        """How it reads the tasks that are held out from the stream, if it does; `receive_held_out` takes them."""
         return None
 
     def receive_held_out(self, blocks: Sequence[Block], vault: Vault) -> None:

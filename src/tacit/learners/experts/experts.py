@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, PlanError
 from tacit.learners.base.frozen_features import UnitNorm
-from tacit.learners.base.gradient import Each, rounded_up
+from tacit.learners.base.gradient import Each
 from tacit.learners.base.weights import State, trained
 from tacit.learners.closed_form.routing import entropy, logarithm, mixture
 from tacit.learners.experts.merging import closest, merged
@@ -24,6 +24,7 @@ from tacit.learners.experts.per_task_models import PerTaskModels
 from tacit.models.lowrank import adapted
 from tacit.privacy.accounting import calibrate, events
 from tacit.privacy.vault import Block, GradientPlan, SumPlan, Vault
+from tacit.words import rounded_up
 
 
 @dataclass(kw_only=True, eq=False)
