@@ -12,6 +12,7 @@ from torch import nn
 from tacit.models.adapters import pretrained
 from tacit.models.convolutional import cnn, cnn1d, cnn_ignatov, cnn_patches, har_cnn
 from tacit.models.dense import linear, mlp, tabular_mlp
+from tacit.models.interval import interval
 from tacit.models.noisy import noisy
 from tacit.models.parts import construct
 from tacit.models.recurrent import bilstm
@@ -26,6 +27,7 @@ __all__ = [
     "cnn_ignatov",
     "cnn_patches",
     "har_cnn",
+    "interval",
     "linear",
     "mlp",
     "noisy",
@@ -51,6 +53,7 @@ NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
         bilstm,
         pretrained,
         noisy,
+        interval,
     )
 }
 """Every network by its name: a function of (shape of one record, number of classes, options)."""

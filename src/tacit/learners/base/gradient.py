@@ -15,6 +15,7 @@ from tacit.errors import LearnerError, PlanError
 from tacit.learners.base.callbacks import Step
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.public_figures import Consumption
+from tacit.models.interval import with_progress
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.budget import Budget
 from tacit.privacy.vault import GradientPlan, Grant
@@ -169,7 +170,7 @@ class GradientLearner(GradientSettings, Learner):
         """Iterates over the steps of a grant; after the last one the averaged weights are put into the model."""
         steps = grant.plan.steps
         average = AveragedWeights(self.model_, share=self.average, steps=steps, first=grant.step)
-        for step in grant:
+        for step in with_progress(self.model_, iter(grant), steps):
             self.report(Step(task=task, step=step, of=steps))
             yield step
             average.add(step)

@@ -41,6 +41,7 @@ from tacit.learners.base.release import Release
 from tacit.learners.base.settings import Stored
 from tacit.memory import Memory
 from tacit.models.devices import check_device
+from tacit.models.interval import Interval, robust_loss
 from tacit.privacy.accounting.budget import Budget
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Block, GradientPlan, Loss, Vault
@@ -88,6 +89,8 @@ class Learner(ABC):
     """The paper's formula."""
     certifies: ClassVar[str]
     """What tacit stands behind, in words."""
+    supports_bounds: ClassVar[bool] = True
+    """Whether it follows `loss`, so that its network may be trained by interval bounds."""
     remembers: ClassVar[bool] = True
     """Whether later tasks may read a task's records."""
     ranges: ClassVar[Mapping[str, Range]] = {}
@@ -136,6 +139,11 @@ class Learner(ABC):
         self.labels_ = stream.labels
         self.tasks_: tuple[TaskInfo, ...] = ()
         self.model_ = self.build()
+        if isinstance(self.model_, Interval) and not self.supports_bounds:
+            raise LearnerError(
+                f"{type(self).__name__} has a loss of its own, which network 'interval' cannot be part of; use "
+                "NaiveDPSGD, RoutedExperts or Pool"
+            )
         self.loss_ = self.loss()
 
     def learn(self, task: TaskInfo, block: Block, vault: Vault) -> Release:
@@ -388,8 +396,9 @@ class Learner(ABC):
         return deepcopy(self.network) if isinstance(self.network, nn.Module) else self.network(info)
 
     def loss(self) -> Loss:
-        """Cross-entropy; where the task is given at test and follows from the label, over the task's labels only."""
-        return masks.loss(self.stream_, self.device)
+        """Cross-entropy; where the task is given at test and follows from the label, over the task's labels only. With
+        interval bounds, of the record and of the worst case."""
+        return robust_loss(self.model_, masks.loss(self.stream_, self.device))
 
     def mask(self, task: TaskInfo) -> Tensor:
         """Which outputs belong to the task."""
