@@ -67,18 +67,18 @@ def test_radius_and_weight_grow_over_the_ramp() -> None:
     losses, widths = [], []
     for step in with_progress(network, iter(range(8)), 8):
         assert network.progress == step / 8
-        losses.append(float(loss(network(x), y).sum()))
-        widths.append(float(network(x)[1].sum()))
+        losses.append(float(loss(network(x), y).detach().sum()))
+        widths.append(float(network(x)[1].detach().sum()))
     assert network.progress == 1.0
     assert all(one < other for one, other in pairwise(widths[:5])) and widths[4] == widths[7]
     network.eval()
-    assert losses[0] == pytest.approx(float(cross_entropy(network(x), y).sum()))
+    assert losses[0] == pytest.approx(float(cross_entropy(network(x), y).detach().sum()))
     network.train()
     worst = network(x)[1][torch.arange(20), y]
     clean = network(x)[0]
     expected = 0.5 * cross_entropy(clean, y) + 0.5 * cross_entropy(worst, y)
     torch.testing.assert_close(loss(network(x), y), expected)
-    assert losses[7] == pytest.approx(float(expected.sum()))
+    assert losses[7] == pytest.approx(float(expected.detach().sum()))
 
 
 def test_progress_is_reset_where_steps_are_left() -> None:

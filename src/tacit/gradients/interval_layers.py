@@ -1,6 +1,6 @@
-"""Layers on records and on boxes around them, and the per-example gradients of their weights (Gowal et al. 2019).
+"""Layers on records and boxes around them, or on copies of records, and per-example gradients of their weights.
 
-A box is a centre and a radius for each coordinate. A layer reads (B, 3, …): the record, the centre, the radius. The
+A box is a centre and a radius for each coordinate (Gowal et al. 2019). A layer reads (B, 3, …): the record, the centre, the radius. The
 weight W multiplies record and centre, and |W| the radius, in one call, so that one pair (input, gradient of the output)
 holds everything that its gradient needs: with b the gradient of the output, dL/dW = Σ b aᵀ over record and centre, plus
 sign(W) ∘ (b aᵀ) of the radius.
@@ -58,6 +58,20 @@ class WorstCase(nn.Linear):
         return torch.cat([values[:, :1], above], 1)
 
 
+class CopiesLinear(nn.Linear):
+    """A linear layer on records (B, K), or on copies of each record (B, T, K)."""
+
+
+class CopiesConv2d(nn.Conv2d):
+    """A convolution on records (B, C, H, W), or on copies of each record (B, T, C, H, W)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != 5:
+            return super().forward(input)
+        out = super().forward(input.flatten(0, 1))
+        return out.view(*input.shape[:2], *out.shape[1:])
+
+
 def differences(weight: Tensor) -> Tensor:
     """(K, K, H): at [y, j], row j minus row y."""
     return weight.unsqueeze(0) - weight.unsqueeze(1)
@@ -86,6 +100,22 @@ def convolution_rows(layer: nn.Module, a: Tensor, b: Tensor, wanted: Collection[
     if "bias" in wanted:
         rows["bias"] = Dense(b[:, :RADIUS].flatten(3).sum((1, 3)))
     return rows
+
+
+def copies_linear_rows(layer: nn.Module, a: Tensor, b: Tensor, wanted: Collection[str]) -> dict[str, Rows]:
+    """The rule of `CopiesLinear`."""
+    found: dict[str, Rows] = {"weight": Signed(a, b)} if "weight" in wanted else {}
+    return found | ({"bias": Dense(b.sum(1))} if "bias" in wanted else {})
+
+
+def copies_convolution_rows(layer: nn.Module, a: Tensor, b: Tensor, wanted: Collection[str]) -> dict[str, Rows]:
+    """The rule of `CopiesConv2d`."""
+    assert isinstance(layer, CopiesConv2d)
+    found: dict[str, Rows] = {}
+    if "weight" in wanted:
+        parts = [weight_rows(layer, a[:, place], b[:, place]) for place in range(a.shape[1])]
+        found["weight"] = Added(parts, [None] * len(parts), layer.weight.shape)  # type: ignore[arg-type]
+    return found | ({"bias": Dense(b.flatten(3).sum((1, 3)))} if "bias" in wanted else {})
 
 
 def worst_case_rows(layer: nn.Module, a: Tensor, b: Tensor, wanted: Collection[str]) -> dict[str, Rows]:

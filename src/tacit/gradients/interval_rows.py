@@ -1,4 +1,4 @@
-"""Rows of a weight that is used as W on a record and a centre and as |W| on a radius.
+"""Rows of a weight that is used several times by one example: on copies of a record, or also as |W| on a radius.
 
 Formal guarantees
   * `Signed` measures rows by inner products of their factors, without forming them. What is added differs from what is
@@ -30,11 +30,11 @@ AT_A_TIME = 256
 class Signed(Rows):
     """Row i is Σ b[i, t] a[i, t]ᵀ over all places t but the last, plus signs ∘ (b[i, T] a[i, T]ᵀ) of the last one.
 
-    a is (B, T, K), b is (B, T, O), signs is (O, K) with entries −1, 0 and 1. With S the signs,
+    a is (B, T, K), b is (B, T, O), signs is (O, K) with entries −1, 0 and 1; None stands for ones. With S the signs,
     ‖row‖² = Σ (b_t·b_u)(a_t·a_u) + ‖b_T‖²‖a_T‖² + 2 Σ (b_t ∘ b_T)ᵀ S (a_t ∘ a_T); where a sign is 0, a little more.
     """
 
-    def __init__(self, a: Tensor, b: Tensor, signs: Tensor) -> None:
+    def __init__(self, a: Tensor, b: Tensor, signs: Tensor | None = None) -> None:
         self.a, self.b, self.signs = wide(a), wide(b), signs
         self._lengths: Tensor | None = None
         self._squares: Tensor | None = None
@@ -44,7 +44,7 @@ class Signed(Rows):
         return 1.01 * self.a.shape[1] * math.sqrt(self.b.shape[2]) * SHARE
 
     def dense(self) -> Tensor:
-        return self._places().dense().view(len(self.a), *self.signs.shape)
+        return self._places().dense().view(len(self.a), self.b.shape[2], self.a.shape[2])
 
     def by_unit(self, units: Units) -> Rows:
         return self._places().by_unit(units)
@@ -76,7 +76,7 @@ class Signed(Rows):
             for t, (left, right) in enumerate(factors):
                 a = cut(self.a[part, t].contiguous(), left[part])
                 b = cut(self.b[part, t].contiguous(), right[part])
-                if t < last:
+                if t < last or self.signs is None:
                     torch.addmm(view, b.t(), a, out=view)
                 else:
                     view.addcmul_(b.t() @ a, self.signs.double())
@@ -91,6 +91,8 @@ class Signed(Rows):
     def _inner(self, part: slice) -> Tensor:
         """‖row‖² of some rows, in float64."""
         a, b = self.a[part].double(), self.b[part].double()
+        if self.signs is None:
+            return (torch.bmm(a, a.mT) * torch.bmm(b, b.mT)).sum((1, 2))
         plain_a, plain_b, last_a, last_b = a[:, :-1], b[:, :-1], a[:, -1:], b[:, -1:]
         found = (torch.bmm(plain_a, plain_a.mT) * torch.bmm(plain_b, plain_b.mT)).sum((1, 2))
         found += last_a.square().sum((1, 2)) * last_b.square().sum((1, 2))
@@ -99,8 +101,11 @@ class Signed(Rows):
 
     def _places(self) -> "Added":
         """The same rows, as rows that are formed."""
+        shape = torch.Size((self.b.shape[2], self.a.shape[2]))
+        if self.signs is None:
+            return Added([Tokens(self.a, self.b)], [None], shape)
         parts = [Tokens(self.a[:, :-1], self.b[:, :-1]), Tokens(self.a[:, -1:], self.b[:, -1:])]
-        return Added(parts, [None, self.signs], self.signs.shape)
+        return Added(parts, [None, self.signs], shape)
 
 
 class Added(Places):

@@ -14,10 +14,14 @@ from torch import Tensor, nn
 from tacit.gradients.compiled import can_fuse, fused
 from tacit.gradients.convolution import weight_rows
 from tacit.gradients.interval_layers import (
+    CopiesConv2d,
+    CopiesLinear,
     IntervalConv2d,
     IntervalLinear,
     WorstCase,
     convolution_rows,
+    copies_convolution_rows,
+    copies_linear_rows,
     linear_rows,
     worst_case_rows,
 )
@@ -126,6 +130,8 @@ RULES: Mapping[type[nn.Module], Rule] = {
     IntervalLinear: linear_rows,
     IntervalConv2d: convolution_rows,
     WorstCase: worst_case_rows,
+    CopiesLinear: copies_linear_rows,
+    CopiesConv2d: copies_convolution_rows,
 }
 
 

@@ -17,6 +17,7 @@ from tacit.models.noisy import noisy
 from tacit.models.parts import construct
 from tacit.models.recurrent import bilstm
 from tacit.models.residual import reduced_resnet18, resnet18_lai
+from tacit.models.smoothed import smoothed
 
 __all__ = [
     "NETWORKS",
@@ -34,6 +35,7 @@ __all__ = [
     "pretrained",
     "reduced_resnet18",
     "resnet18_lai",
+    "smoothed",
     "tabular_mlp",
 ]
 
@@ -54,6 +56,7 @@ NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
         pretrained,
         noisy,
         interval,
+        smoothed,
     )
 }
 """Every network by its name: a function of (shape of one record, number of classes, options)."""

@@ -11,7 +11,7 @@ Certificates are `robustness.intervals`, which computes bounds anew, in float64 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,7 @@ class Scaled(nn.Module):
 
 
 Layer = IntervalLinear | IntervalConv2d | WorstCase
+M = TypeVar("M", bound=nn.Module)
 Loss = Callable[[Any, Tensor], Tensor]
 
 
@@ -75,7 +76,7 @@ class Interval(nn.Module):
         if not layers or not isinstance(layers[-1], nn.Linear):
             raise ConfigError("the last layer of a network with interval bounds must be a Linear; it makes the logits")
         made = [with_bounds(layer) for layer in layers[:-1]]
-        self.layers = nn.Sequential(*([scaled] if scaled else []), *made, _like(WorstCase, layers[-1]))
+        self.layers = nn.Sequential(*([scaled] if scaled else []), *made, like(WorstCase, layers[-1]))
 
     def forward(self, x: Tensor) -> Any:
         if not self.training:
@@ -135,9 +136,9 @@ def with_bounds(layer: nn.Module) -> nn.Module:
         ConfigError: There is no rule for this layer.
     """
     if type(layer) is nn.Linear:
-        return _like(IntervalLinear, layer)
+        return like(IntervalLinear, layer)
     if type(layer) is nn.Conv2d and layer.groups == 1 and layer.padding_mode == "zeros":
-        return _like(IntervalConv2d, layer)
+        return like(IntervalConv2d, layer)
     if isinstance(layer, SHAPERS) or type(layer) in MONOTONE or isinstance(layer, Scaled):
         return layer
     raise ConfigError(
@@ -146,7 +147,7 @@ def with_bounds(layer: nn.Module) -> nn.Module:
     )
 
 
-def _like(kind: type[Layer], layer: nn.Module) -> Layer:
+def like(kind: type[M], layer: nn.Module) -> M:
     """A layer of another type with the same weights and settings."""
     made = kind.__new__(kind)
     made.__dict__.update(layer.__dict__)

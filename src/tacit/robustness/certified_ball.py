@@ -10,7 +10,6 @@ auto: smoothing where there is noise, ibp where there is none.
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from tacit.data.stream import TaskInfo
@@ -112,6 +111,4 @@ def certify_by_intervals(
         raise ConfigError(f"radius must be a number > 0, got {radius}")
     predicted = learner.scores(x, task).argmax(1).cpu()
     certified = holds(learner, x, predicted, task, radius, range)
-    return CertifiedRadii(
-        predicted=predicted, radius=torch.where(certified, radius, 0.0).to(torch.float64), norm="linf"
-    )
+    return CertifiedRadii(predicted=predicted, radius=certified.double() * radius, norm="linf")

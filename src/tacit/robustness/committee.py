@@ -25,7 +25,8 @@ from tacit.learners.experts.ensemble import PEFTEnsemble
 from tacit.learners.experts.experts import RoutedExperts
 from tacit.learners.pool.pool import Pool
 from tacit.models.lipschitz import check_layer
-from tacit.models.noisy import Noisy
+from tacit.models.noisy import Noisy, Randomised
+from tacit.models.smoothed import Smoothed
 
 Rule = Literal["mean", "largest"]
 """`mean`: the mean of all members' scores. `largest`: the maximum over the members that know the label."""
@@ -42,9 +43,9 @@ class Member:
     """Its trained weights; None for the network's current ones."""
 
     @property
-    def noise_layer(self) -> Noisy:
+    def noise_layer(self) -> Randomised:
         """The network, where it has noise."""
-        assert isinstance(self.network, Noisy), "no_noise_layer() has refused other networks"
+        assert isinstance(self.network, Randomised), "no_noise_layer() has refused other networks"
         return self.network
 
     @contextmanager
@@ -73,6 +74,8 @@ class Committee:
 
 def no_noise_layer(model: nn.Module) -> str | None:
     """Why the change of a record is not bounded where the noise is added; None if it is."""
+    if isinstance(model, Smoothed):
+        return None
     if not isinstance(model, Noisy):
         return "its network has no noise layer (model: {network: noisy})"
     try:

@@ -65,7 +65,7 @@ def holds(
     with torch.no_grad(), answering(learner.model_):
         for rows, own in zip(torch.split(x, ROWS), torch.split(label, ROWS), strict=True):
             rows, own = rows.to(learner.device).double(), own.to(learner.device)
-            low, high = box(rows, radius * (1 + 4 * DOUBLE), span)
+            low, high = enlarged(*box(rows, radius, span))
             if _is_routed(learner, task):
                 assert isinstance(learner, RoutedExperts)
                 least = _routed(learner, rows, low, high, own)
@@ -77,6 +77,12 @@ def holds(
             others = least.scatter(1, own[:, None], torch.inf)
             found.append((others > SLACK).all(1).cpu())
     return torch.cat(found) if found else torch.zeros(0, dtype=torch.bool)
+
+
+def enlarged(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Boxes with all records that float32 makes of the records of these boxes."""
+    width = high - low
+    return low - 2 * SINGLE * (low.abs() + width), high + 2 * SINGLE * (high.abs() + width)
 
 
 def gaps(member: Member, low: Tensor, high: Tensor, label: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ from tacit.experiment.runs.runner import features_at
 from tacit.learners import load_learner
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.release import Release
-from tacit.models.noisy import Noisy
+from tacit.models.noisy import Randomised
 from tacit.plugins import only_code
 from tacit.privacy.vault.intake.isolation import is_random
 from tacit.robustness.attacks import attack, flat
@@ -109,7 +109,7 @@ def _attack_seed(
     for number in seed.released:
         notify(f"seed {folder.seed}: release {number + 1} of {seed.tasks.stop}")
         measured += seed.after(number)
-    layers = [module for module in seed.learner.model_.modules() if isinstance(module, Noisy)]
+    layers = [module for module in seed.learner.model_.modules() if isinstance(module, Randomised)]
     results = AttackResults(
         measured=tuple(measured),
         tasks=tuple(seed.info(number).name for number in seed.tasks),

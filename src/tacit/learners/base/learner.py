@@ -42,6 +42,7 @@ from tacit.learners.base.settings import Stored
 from tacit.memory import Memory
 from tacit.models.devices import check_device
 from tacit.models.interval import Interval, robust_loss
+from tacit.models.smoothed import Smoothed, smoothed_loss
 from tacit.privacy.accounting.budget import Budget
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Block, GradientPlan, Loss, Vault
@@ -90,7 +91,7 @@ class Learner(ABC):
     certifies: ClassVar[str]
     """What tacit stands behind, in words."""
     supports_bounds: ClassVar[bool] = True
-    """Whether it follows `loss`, so that its network may be trained by interval bounds."""
+    """Whether it follows `loss`, so that its network may be trained by interval bounds or on noisy copies."""
     remembers: ClassVar[bool] = True
     """Whether later tasks may read a task's records."""
     ranges: ClassVar[Mapping[str, Range]] = {}
@@ -139,10 +140,10 @@ class Learner(ABC):
         self.labels_ = stream.labels
         self.tasks_: tuple[TaskInfo, ...] = ()
         self.model_ = self.build()
-        if isinstance(self.model_, Interval) and not self.supports_bounds:
+        if isinstance(self.model_, Interval | Smoothed) and not self.supports_bounds:
             raise LearnerError(
-                f"{type(self).__name__} has a loss of its own, which network 'interval' cannot be part of; use "
-                "NaiveDPSGD, RoutedExperts or Pool"
+                f"{type(self).__name__} has a loss of its own, which {self.model_.__class__.__name__} cannot be part of; "
+                "use NaiveDPSGD, RoutedExperts or Pool"
             )
         self.loss_ = self.loss()
 
@@ -397,8 +398,8 @@ class Learner(ABC):
 
     def loss(self) -> Loss:
         """Cross-entropy; where the task is given at test and follows from the label, over the task's labels only. With
-        interval bounds, of the record and of the worst case."""
-        return robust_loss(self.model_, masks.loss(self.stream_, self.device))
+        interval bounds, of the record and of the worst case; with smoothing, the mean over noisy copies."""
+        return smoothed_loss(self.model_, robust_loss(self.model_, masks.loss(self.stream_, self.device)))
 
     def mask(self, task: TaskInfo) -> Tensor:
         """Which outputs belong to the task."""

@@ -23,6 +23,7 @@ from tacit.learners.experts.merging import closest, merged
 from tacit.learners.experts.per_task_models import PerTaskModels
 from tacit.models.interval import Interval
 from tacit.models.lowrank import adapted
+from tacit.models.smoothed import Smoothed
 from tacit.privacy.accounting import calibrate, events
 from tacit.privacy.vault import Block, GradientPlan, SumPlan, Vault
 
@@ -64,9 +65,9 @@ class RoutedExperts(PerTaskModels):
             if value is not None and value < 1:
                 raise LearnerError(f"{name} must be a whole number ≥ 1, or None for no bound, got {value}")
         super().start(stream)
-        if self.rank is not None and isinstance(self.model_, Interval):
+        if self.rank is not None and isinstance(self.model_, Interval | Smoothed):
             raise LearnerError(
-                f"low-rank updates have no interval bounds, got rank={self.rank} with network 'interval'; use whole "
+                f"low-rank updates have no interval bounds and no noisy copies, got rank={self.rank}; use whole "
                 "experts (rank=None)"
             )
         self.of_task_: list[int] = []
