@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from tacit.models.adapters import pretrained
-from tacit.models.convolutional import cnn, cnn1d, cnn_ignatov, cnn_patches, har_cnn
+from tacit.models.convolutional import cnn, cnn1d, cnn_ignatov, cnn_patches, cnn_strided, har_cnn
 from tacit.models.dense import linear, mlp, tabular_mlp
 from tacit.models.interval import interval
 from tacit.models.noisy import noisy
@@ -27,6 +27,7 @@ __all__ = [
     "cnn1d",
     "cnn_ignatov",
     "cnn_patches",
+    "cnn_strided",
     "har_cnn",
     "interval",
     "linear",
@@ -47,6 +48,7 @@ NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
         tabular_mlp,
         cnn,
         cnn_patches,
+        cnn_strided,
         reduced_resnet18,
         resnet18_lai,
         har_cnn,

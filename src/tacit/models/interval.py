@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from tacit.errors import ConfigError
 from tacit.gradients.interval_layers import CENTRE, RADIUS, IntervalConv2d, IntervalLinear, WorstCase
-from tacit.models.convolutional import cnn, cnn_patches
+from tacit.models.convolutional import cnn, cnn_patches, cnn_strided
 from tacit.models.dense import linear, mlp, tabular_mlp
 from tacit.models.parts import construct
 
-Wrapped = Literal["mlp", "linear", "tabular_mlp", "cnn", "cnn_patches"]
+Wrapped = Literal["mlp", "linear", "tabular_mlp", "cnn", "cnn_patches", "cnn_strided"]
 WRAPPED: tuple[str, ...] = get_args(Wrapped)
 BASES: Mapping[str, Callable[..., nn.Module]] = {
-    make.__name__: make for make in (mlp, linear, tabular_mlp, cnn, cnn_patches)
+    make.__name__: make for make in (mlp, linear, tabular_mlp, cnn, cnn_patches, cnn_strided)
 }
 """Networks that support bounds, by name."""
 SHAPERS = (nn.Flatten, nn.Identity)
