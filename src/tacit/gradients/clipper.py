@@ -201,7 +201,8 @@ class Clipper:
         if len(squared) < len(names):
             zero = torch.zeros_like(some)
             squared = {name: squared.get(name, zero) for name in names}
-        weights = self.rule.weights([squared[name] for name in names], SLACK)
+        slack = SLACK + sum(found.rounding for found in rows.values())
+        weights = self.rule.weights([squared[name] for name in names], slack)
         if judge is not None:
             factor = judge(torch.stack([squared[name] for name in names]).sum(0).sqrt()).to(some)
             weights = [weight * factor for weight in weights]

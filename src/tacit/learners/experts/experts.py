@@ -21,7 +21,9 @@ from tacit.learners.base.weights import State, trained
 from tacit.learners.closed_form.routing import entropy, logarithm, mixture
 from tacit.learners.experts.merging import closest, merged
 from tacit.learners.experts.per_task_models import PerTaskModels
+from tacit.models.interval import Interval
 from tacit.models.lowrank import adapted
+from tacit.models.smoothed import Smoothed
 from tacit.privacy.accounting import calibrate, events
 from tacit.privacy.vault import Block, GradientPlan, SumPlan, Vault
 from tacit.words import rounded_up
@@ -64,6 +66,11 @@ class RoutedExperts(PerTaskModels):
             if value is not None and value < 1:
                 raise LearnerError(f"{name} must be a whole number ≥ 1, or None for no bound, got {value}")
         super().start(stream)
+        if self.rank is not None and isinstance(self.model_, Interval | Smoothed):
+            raise LearnerError(
+                f"low-rank updates have no interval bounds and no noisy copies, got rank={self.rank}; use whole "
+                "experts (rank=None)"
+            )
         self.of_task_: list[int] = []
         self.sums_: list[Tensor] = []
 
@@ -136,9 +143,12 @@ class RoutedExperts(PerTaskModels):
             entropies = [entropy(self.answers(x, number)) for number in range(len(self.of_task_))]
             return (-self.sharpness * torch.stack(entropies, 1)).softmax(1)
         unit = UnitNorm()(x)
-        means = [shrunk(sums, self.look().std) for sums in self.sums_]
-        cosines = [(unit @ mean.to(unit).T).amax(1) for mean in means]
+        cosines = [(unit @ mean.to(unit).T).amax(1) for mean in self.directions()]
         return (self.sharpness * torch.stack(cosines, 1)).softmax(1)
+
+    def directions(self) -> list[Tensor]:
+        """What the router compares an input with: for each task, the shrunk directions of its sums."""
+        return [shrunk(sums, self.look().std) for sums in self.sums_]
 
     def answers(self, x: Tensor, number: int) -> Tensor:
         """The probabilities of a task's expert, over the task's labels."""
