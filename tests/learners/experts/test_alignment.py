@@ -1,13 +1,14 @@
 """Experts that continue from the last one: the order of entries found from class sums, and what is refused."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from support.small_world import facts, fixed, given, learn, records, started
+from support.small_world import facts, fixed, given, learn, records, started, tiny
 from tacit.data.stream import StreamInfo
 from tacit.errors import LearnerError
 from tacit.learners.base.weights import trained
@@ -85,6 +86,14 @@ def test_earlier_tasks_gain_from_later_ones() -> None:
     before = right(learner, 0)
     learn(learner, vault, [1], reordered)
     assert right(learner, 0) > max(before, 0.85)
+
+
+def test_a_release_answers_as_the_learner_did(tmp_path: Path) -> None:
+    learner, vault = aligned(**given("aligned experts")), fixed()
+    learn(learner, vault, [0, 1])[-1].save(tmp_path / "release")
+    again = RoutedExperts.from_release(tmp_path / "release", network=tiny)
+    x = torch.from_numpy(records(0, part=1)[0])
+    assert torch.equal(again.scores(x), learner.scores(x))
 
 
 def test_it_costs_what_other_experts_cost() -> None:

@@ -39,8 +39,11 @@ def moved(state: State, first: str, order: Tensor) -> State:
         state: Trained weights.
         first: Name of the first layer's weight, (units, entries).
         order: For each entry of the new records, its entry in the old ones.
+
+    Returns:
+        New tensors: a release holds no tensor twice.
     """
-    return {name: value[:, order.to(value.device)] if name == first else value for name, value in state.items()}
+    return {name: value[:, order.to(value.device)] if name == first else value.clone() for name, value in state.items()}
 
 
 def first_layer(model: nn.Module, shape: Sequence[int]) -> str:
