@@ -184,3 +184,24 @@ def test_every_network_has_the_same_first_arguments_and_a_docstring() -> None:
         assert [p.name for p in parameters[:2]] == ["shape", "classes"]
         assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in parameters[2:]), name
         assert make.__doc__
+
+
+def test_records_are_rescaled_one_by_one() -> None:
+    x = torch.rand(4, 2, 3) + 1
+    rows = build("mlp", (2, 3), 3, centred=True, length=8.0)[1](x.flatten(1))
+    assert torch.allclose(rows.norm(dim=1), torch.full((4,), 8.0))
+    assert torch.allclose(rows.mean(1), torch.zeros(4), atol=1e-5)
+    centred = build("mlp", (2, 3), 3, centred=True)[1](x.flatten(1))
+    assert torch.allclose(rows, 8 * centred / centred.norm(dim=1, keepdim=True), atol=1e-5)
+    flat = build("mlp", (2, 3), 3, length=2.0)
+    assert torch.isfinite(flat(torch.zeros(1, 2, 3))).all()  # a blank record has no direction, and stays blank
+    assert [type(one).__name__ for one in build("mlp", (2, 3), 3)][:2] == ["Flatten", "Linear"]
+    torch.manual_seed(0)
+    model = build("mlp", (3, 3), 3, hidden=[5], centred=True, length=8.0).double()
+    compare(model, draw(5, 3, 3), torch.arange(5) % 3, loss=cross_entropy)
+
+
+@pytest.mark.parametrize("length", [0.0, -1.0, float("inf"), float("nan")])
+def test_an_impossible_length_is_refused(length: float) -> None:
+    with pytest.raises(ConfigError, match="length must be a number > 0"):
+        build("mlp", (2, 3), 3, length=length)

@@ -204,6 +204,7 @@ class AdaptiveDPSGD(NaiveDPSGD):
         sums = [torch.zeros_like(p) for p in trained]
         for step in grant:
             self.report(Step(task=task, step=done + step, of=total))
+            self.set_rate(optimizer, task, step=done + step, of=total)
             self.update(optimizer, grant.gradient())
             torch._foreach_add_(sums, [p.detach() for p in trained])
         return [value / grant.plan.steps for value in sums]

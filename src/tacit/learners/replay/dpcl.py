@@ -129,7 +129,7 @@ class ProjectedReplay(ProjectionSettings, GradientLearner):
         optimizer = self.optimizer_for(model, task, momentum=0)
         velocity: Gradient | None = None
         means: dict[int | None, Gradient] = {}  # of g_ref, by the label that is read
-        for step in self.training_steps(grant, task):
+        for step in self.training_steps(grant, task, optimizer):
             velocity = with_momentum(grant.gradient(), velocity, self.momentum)
             direction = velocity
             if references:
