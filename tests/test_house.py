@@ -27,7 +27,7 @@ ROOMS: dict[str, set[str]] = {
     "data": LIBRARY,
     "gradients": LIBRARY,
     "privacy": PRIVATE,
-    "models": LIBRARY | {"plugins"},
+    "models": LIBRARY | {"gradients", "plugins"},
     "memory": PRIVATE,
     "certificate": PRIVATE,
     "learners": LEARNING,

@@ -1,5 +1,6 @@
-"""Phrases that messages share: suggestions for a wrong name, numbers with their nouns, how to install an extra."""
+"""Phrases that messages share: suggestions for a wrong name, numbers and their nouns, how to install an extra."""
 
+import math
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
@@ -48,3 +49,9 @@ def counted(number: int, noun: str) -> str:
 def install(extra: str) -> str:
     """How to install an optional dependency; tacit is not on a package index, so it is installed from its folder."""
     return f"pip install '.[{extra}]' in tacit's folder"
+
+
+def rounded_up(value: float) -> str:
+    """A positive number with four digits, rounded up, so that a noise copied from a message still fits."""
+    digit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{math.ceil(value / digit) * digit:.6g}"

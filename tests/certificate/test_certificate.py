@@ -16,8 +16,9 @@ from tacit.certificate.sections import Audit
 from tacit.errors import CertificateError, PolicyError
 from tacit.gradients.losses import cross_entropy
 from tacit.privacy.accounting import epsilon, events
-from tacit.privacy.ledger import StreamTerms
+from tacit.privacy.ledger import LedgerView, StreamTerms
 from tacit.privacy.randomness.keys import KeyRing
+from tacit.privacy.vault.intake.feature_map import FeatureMap
 
 BUDGET = Budget(epsilon=2.0, delta=1e-5)
 
@@ -231,3 +232,33 @@ def test_a_reserved_grant_counts_and_a_void_one_does_not(vault: Vault, admit: Ad
     grant.close()
     certificate = issue(ledger, block.stream_id, method="m")
     assert certificate.epsilon == 0 and certificate.mechanisms == ()
+
+
+def test_test_keys_are_known_without_the_keys(tmp_path: Path) -> None:
+    """A view of the ledger certifies no more than the ledger itself."""
+    path = tmp_path / "test.ledger"
+    with Ledger(path, policy=Policy(allow_test_keys=True), keys=KeyRing.for_tests(0)) as ledger:
+        vault = Vault(ledger)
+        facts = Declared(stream="s", task="t", budget=BUDGET, size=20, labels=(0,))
+        block = vault.admit((np.ones((20, 2)), np.zeros(20)), facts)
+        vault.sums(block, SumPlan.for_budget(BUDGET))
+    with LedgerView(path) as view:
+        certificate = issue(view, block.stream_id, method="sums")
+    assert certificate.epsilon is None and "test keys" in (certificate.claims.certified.reason or "")
+    assert {one.name: one.state for one in certificate.assumptions}["secure noise"] == "violated"
+
+
+@pytest.mark.parametrize("how", ["admitted through", "read through", "sums through", "sums", "gradients"])
+def test_an_assumption_on_feature_maps_is_stated_where_one_was_used(how: str, vault: Vault) -> None:
+    flat = nn.Flatten().eval()
+    through = FeatureMap(flat, key="flat", width=2, shape=(2,)) if how == "admitted through" else None
+    facts = Declared(stream="s", task="t", budget=BUDGET, size=20, labels=(0, 1))
+    block = vault.admit((np.ones((20, 2)), np.zeros(20)), facts, through=through)
+    if "sums" in how:
+        vault.sums(block, SumPlan.for_budget(BUDGET), through=flat if how == "sums through" else None)
+    else:
+        read = Read(block, through=flat if how == "read through" else None)
+        plan = GradientPlan.for_budget(BUDGET, rate=0.5, steps=1)
+        vault.grant(read, plan, nn.Linear(2, 2), cross_entropy).gradient()
+    names = {one.name for one in issue(vault.ledger, block, method="m").assumptions}
+    assert ("feature maps" in names) == ("through" in how)

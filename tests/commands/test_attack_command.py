@@ -117,10 +117,29 @@ def test_with_a_noise_layer_there_are_certificates() -> None:
     assert tacit(*call).stdout == found.stdout  # from public seeds
     other = tacit(*call, "--bound", "smoothing", "--certified-norm", "linf", "--certified-radius", "0.5", "--json")
     facts = json.loads(other.stdout)
-    assert facts["certified"] == {"norm": "linf", "radius": 0.5, "bound": "smoothing", "draws": 50}
+    asked = {"norm": "linf", "radius": 0.5, "bound": "smoothing", "draws": 50}
+    assert facts["certified"] == asked | {"votes": "soft", "error": 0.05, "range": None}
     assert facts["largest_radius"] < 0.5 and facts["average_accuracy"]["certified"] == 0
     assert tacit("attack", "r", "--bound", "tight").exit_code == 2
     assert "certified_radius = 0.0 is out of range" in tacit("attack", "r", "--certified-radius", "0").stderr
+
+
+def test_without_noise_there_are_certificates_by_interval_bounds() -> None:
+    bounds = ["--set", "model.network=interval", "--set", "model.options={hidden: [8]}", "--set", "model.radius=0.02"]
+    experts = ["--method", "RoutedExperts", "--set", "learner.sharpness=1000", "--set", "learner.steps=20"]
+    assert tacit("run", "quickstart", *FAST, *bounds, *experts, "--out", "r").exit_code == 0
+    call = ("attack", "r", "--attack", "pgd", "--radius", "0.01", "--rows", "30", "--bound", "ibp", "--out", "r.csv")
+    found = tacit(*call)
+    assert found.exit_code == 0, found.output
+    words = "certified: no change of L∞ 0.01 turns the right answer, by interval bounds, features in [0, 1]; it holds"
+    assert words in found.output.replace("\n", " ") and "draws)" not in found.output
+    lines = list(csv.DictReader(Path("r.csv").read_text().splitlines()))
+    mean = {kind: [float(one["accuracy"]) for one in lines if one["attack"] == kind] for kind in ("pgd", "certified")}
+    assert all(low <= high for low, high in zip(mean["certified"], mean["pgd"], strict=True))
+    assert max(mean["certified"]) > 0
+    other = json.loads(tacit(*call, "--certified-norm", "l2", "--bound", "auto", "--quiet", "--json").stdout)
+    assert other["certified"]["bound"] == "ibp" and other["certified"]["norm"] == "l2"
+    assert other["largest_radius"] is None
 
 
 def test_wrong_calls_are_one_sentence() -> None:

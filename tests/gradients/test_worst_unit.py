@@ -19,6 +19,7 @@ from tacit.gradients.clip import Automatic, ClipRule, Flat
 from tacit.gradients.clipper import FEW
 from tacit.gradients.convolution import Patches, Window
 from tacit.gradients.exact import ROOM, SLACK, ExactSum
+from tacit.gradients.interval_rows import Signed
 from tacit.gradients.rows import Dense, Indexed, Rows, Units
 from tacit.gradients.sequence import Outer, Tokens
 
@@ -114,10 +115,17 @@ def convolution(genes: Genes) -> Rows:
     return Patches(x, image.contiguous(), Window(kernel=(3, 3), stride=(1, 1), dilation=(1, 1), padding=(0, 0)))
 
 
+def interval(genes: Genes) -> Rows:
+    """Places that cancel, and one more place whose products have signs."""
+    a, b = factors(genes)
+    signs = torch.randint(-1, 2, (b.shape[2], a.shape[2]), generator=torch.Generator().manual_seed(genes.seed))
+    return Signed(a, b, signs.float().to(DEVICE))
+
+
 def moved(rows: Rows, rule: ClipRule) -> float:
     """How far the unit moves a sum that others have filled, in clips, in exact arithmetic."""
     squared = rows.squared_norms()
-    weights = rule.weights([squared], SLACK)[0]
+    weights = rule.weights([squared], SLACK + rows.rounding)[0]
     size = rows.dense()[0].numel()
     total = ExactSum(size, rule.sensitivity, DEVICE)
     others = torch.randint(-(2**45), 2**45, (size,), generator=torch.Generator().manual_seed(0)).double().to(DEVICE)
@@ -134,6 +142,7 @@ KINDS: dict[str, tuple[Callable[[Genes], Rows], int, int]] = {
     "linear": (linear, 2048, 120),
     "linear, a picture wide": (linear, 150_528, 12),
     "tokens": (tokens, 1024, 100),
+    "interval": (interval, 1024, 120),
     "person": (person, 1024, 100),
     "person, a picture wide": (person, 150_528, 12),
     "person of tokens": (person_of_tokens, 512, 80),

@@ -13,13 +13,16 @@ from tacit.errors import ConfigError
 from tacit.gradients import check_independent, clipped_sum
 from tacit.models import NETWORKS, build
 
-PLAIN = [name for name in NETWORKS if name not in ("pretrained", "noisy")]  # these have tests of their own
+PLAIN = [
+    name for name in NETWORKS if name not in ("pretrained", "noisy", "interval", "smoothed")
+]  # these have tests of their own
 PAPER = {  # shape in the paper, classes, number of parameters
     "linear": ((784,), 10, 784 * 10 + 10),
     "mlp": ((784,), 10, 269_322),
     "tabular_mlp": ((90,), 18, 90 * 128 + 128 + 128 * 64 + 64 + 64 * 18 + 18),
     "cnn": ((3, 32, 32), 10, 999_466),
     "cnn_patches": ((1, 28, 28), 10, 832 + 51_264 + 153_696 + (96 * 16 * 512 + 512) + (512 * 10 + 10)),
+    "cnn_strided": ((1, 28, 28), 10, 26_010),
     "reduced_resnet18": ((3, 32, 32), 100, 1_109_240),
     "resnet18_lai": ((3, 32, 32), 10, 2_225_610),
     "har_cnn": ((100, 3), 5, 160 + 8_256 + 24_672 + (96 * 12 * 3 * 128 + 128) + (128 * 5 + 5)),
@@ -33,6 +36,7 @@ SMALL: dict[str, tuple[tuple[int, ...], dict[str, object]]] = {  # the same code
     "tabular_mlp": ((6,), {"hidden": [5]}),
     "cnn": ((2, 9, 8), {"features": [6, 5, 4], "hidden": 8}),
     "cnn_patches": ((2, 9, 8), {"features": [6, 5, 4], "hidden": 8}),
+    "cnn_strided": ((2, 18, 17), {"hidden": 6}),
     "reduced_resnet18": ((2, 25, 32), {"features": [5, 10, 5, 10]}),
     "resnet18_lai": ((2, 17, 16), {"features": [4, 8, 8, 8, 16], "hidden": 8, "groups": 2}),
     "har_cnn": ((17, 3), {"features": [6, 5, 4], "hidden": 8}),
@@ -180,3 +184,24 @@ def test_every_network_has_the_same_first_arguments_and_a_docstring() -> None:
         assert [p.name for p in parameters[:2]] == ["shape", "classes"]
         assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in parameters[2:]), name
         assert make.__doc__
+
+
+def test_records_are_rescaled_one_by_one() -> None:
+    x = torch.rand(4, 2, 3) + 1
+    rows = build("mlp", (2, 3), 3, centred=True, length=8.0)[1](x.flatten(1))
+    assert torch.allclose(rows.norm(dim=1), torch.full((4,), 8.0))
+    assert torch.allclose(rows.mean(1), torch.zeros(4), atol=1e-5)
+    centred = build("mlp", (2, 3), 3, centred=True)[1](x.flatten(1))
+    assert torch.allclose(rows, 8 * centred / centred.norm(dim=1, keepdim=True), atol=1e-5)
+    flat = build("mlp", (2, 3), 3, length=2.0)
+    assert torch.isfinite(flat(torch.zeros(1, 2, 3))).all()  # a blank record has no direction, and stays blank
+    assert [type(one).__name__ for one in build("mlp", (2, 3), 3)][:2] == ["Flatten", "Linear"]
+    torch.manual_seed(0)
+    model = build("mlp", (3, 3), 3, hidden=[5], centred=True, length=8.0).double()
+    compare(model, draw(5, 3, 3), torch.arange(5) % 3, loss=cross_entropy)
+
+
+@pytest.mark.parametrize("length", [0.0, -1.0, float("inf"), float("nan")])
+def test_an_impossible_length_is_refused(length: float) -> None:
+    with pytest.raises(ConfigError, match="length must be a number > 0"):
+        build("mlp", (2, 3), 3, length=length)

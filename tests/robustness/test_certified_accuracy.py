@@ -187,7 +187,7 @@ def test_what_cannot_be_certified_says_why() -> None:
         certify(learner, x)
     for name, words in (
         ("experts", "its network has no noise layer"),
-        ("cosine", "CosineClassifier has no network that could have a noise layer"),
+        ("cosine", "CosineClassifier has no network that could be certified"),
         ("lifelong", "LifelongDP has no network"),
         ("ensemble", "its network has no noise layer"),
     ):

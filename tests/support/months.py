@@ -58,7 +58,7 @@ def config_of(declared: Path, method: str, **changes: Any) -> Config:
 def ends(folder: Path) -> dict[str, bytes]:
     """All that two runs must agree on."""
     found = {name: (folder / name).read_bytes() for name in ("metrics.json", "accuracy.csv")}
-    return found | {path.parent.name: path.read_bytes() for path in folder.rglob("model.safetensors")}
+    return found | {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("model.safetensors")}
 
 
 def in_one_go(folder: Path, method: str) -> dict[str, bytes]:

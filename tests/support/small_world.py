@@ -77,6 +77,7 @@ PRIVATE: dict[str, tuple[str, dict[str, Any]]] = {
     "experts by scores": ("RoutedExperts", {"router": "scores", "sharpness": 5.0}),
     "low-rank experts": ("RoutedExperts", {"rank": 2}),
     "few experts": ("RoutedExperts", {"most": 2}),
+    "aligned experts": ("RoutedExperts", {"router": "prototypes", "start_from": "aligned"}),
     "cosine": ("CosineClassifier", {}),
     "lifelong": ("LifelongDP", {"width": 40}),
     "moments": ("MomentsClassifier", {}),

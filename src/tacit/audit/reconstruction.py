@@ -128,7 +128,7 @@ def audit(*, data: str = "digits", epsilon: float = 0.5, victim: int = 0, runs: 
             network=deepcopy(learner.stacked), lr=LR,
         )  # fmt: skip
         results.append(result(name, *reconstruct(known)))
-    results.append(result("an honest sum", private_sum(flat, flat[others], budget), None))
+    results.append(result("private sum (control)", private_sum(flat, flat[others], budget), None))
     return Report(
         data=data,
         claimed=learner.claimed().total,

@@ -9,8 +9,11 @@ from tacit.privacy.ledger.statement import EXACT
 from tacit.privacy.ledger.storage.values import FROM_DATA, LabelPolicy
 
 
-def assumptions(summary: StreamSummary, test_keys: bool, coins: str | None) -> list[Assumption]:
-    """Every assumption with its state: checked by the vault, declared by a person, or violated."""
+def assumptions(summary: StreamSummary, test_keys: bool | None, coins: str | None) -> list[Assumption]:
+    """Every assumption with its state: checked by the vault, declared by a person, or violated.
+
+    `test_keys` is None for a ledger of an earlier version that is read without its keys.
+    """
     terms = summary.terms
     kinds = {count.kind for count in summary.counts}
     found: list[Assumption] = []
@@ -23,7 +26,7 @@ def assumptions(summary: StreamSummary, test_keys: bool, coins: str | None) -> l
     enforced = "checked" if summary.enforced else "declared"
     assume("units", enforced, f"{units} {terms.records_per_unit} record(s) in each")
     entropy = "sampler and noise keys come from operating-system entropy"
-    assume("secure noise", "violated" if test_keys else "checked", entropy)
+    assume("secure noise", {True: "violated", False: "checked", None: "declared"}[test_keys], entropy)
     charged = "records were released only through charged mechanisms"
     assume("no raw records", "violated" if summary.exposed else "checked", charged)
     alone = "model, loss and feature maps process each record independently (tested on synthetic records)"

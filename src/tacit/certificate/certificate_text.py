@@ -32,7 +32,7 @@ def text(certificate: Contents) -> str:
         *_row("by", certified.accountant),
         *_row("arithmetic", EXACT_ARITHMETIC if certificate.arithmetic == "exact" else REAL_ARITHMETIC),
         *_same_units(certificate),
-        *(line for words in certificate.beside for line in _row("beside", words)),
+        *(line for words in certificate.beside for line in _row("also uses", words)),
         "",
         "  task by task",
         *(
@@ -96,7 +96,7 @@ def _same_units(certificate: Contents) -> list[str]:
     for other in total.streams:
         if not other.added:
             bound = _bound(other.epsilon, other.delta)
-            lines += _row("beside", f"stream {other.stream!r} protects one {other.unit} ({bound}): not added")
+            lines += _row("other", f"stream {other.stream!r} protects one {other.unit} ({bound}): not added")
     return [*lines, *capped]
 
 

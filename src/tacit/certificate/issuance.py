@@ -177,7 +177,7 @@ def _same_units(ledger: Ledger, summary: StreamSummary, *, certified: bool) -> s
     )
 
 
-def void_reason(summary: StreamSummary, test_keys: bool) -> str | None:
+def void_reason(summary: StreamSummary, test_keys: bool | None) -> str | None:
     """Why no finite ε can be certified; None if one can."""
     if test_keys:
         return "the keys of sampler and noise are test keys, which anyone can recompute: not private"
@@ -196,7 +196,7 @@ def void_reason(summary: StreamSummary, test_keys: bool) -> str | None:
     return None
 
 
-def _mechanism(grant: GrantStatement, test_keys: bool) -> sections.Mechanism:
+def _mechanism(grant: GrantStatement, test_keys: bool | None) -> sections.Mechanism:
     gradient = grant.kind == "gradient"
     metered = "all units in every step, each until its own loss reaches its bound; which units are excluded is secret"
     return sections.Mechanism(

@@ -49,8 +49,11 @@ def attack(
         int, typer.Option(min=0, help="Noise draws of a robustness certificate; 0: no certificates.")
     ] = 1000,
     bound: Annotated[
-        Literal["pixeldp", "smoothing"],
-        typer.Option(help="How a certificate is computed: PixelDP's bound, or randomised smoothing, never smaller."),
+        Literal["pixeldp", "smoothing", "ibp", "auto"],
+        typer.Option(
+            help="How a certificate is computed: PixelDP's bound; randomised smoothing, never smaller; interval bounds "
+            "of networks without noise; or (auto) smoothing where there is noise, interval bounds where there is none."
+        ),
     ] = "pixeldp",
     certified_norm: Annotated[
         Literal["linf", "l2", "l1"] | None,
@@ -81,8 +84,12 @@ def attack(
 
     tacit attack runs/noisy --bound smoothing --certified-norm l2 --certified-radius 0.1
 
-    Robustness certificates need a network with a noise layer: model: {network: noisy}. They reach farthest in the
-    layer's own norm, mostly l2: a radius in linf is worth √(number of features) times as much there.
+    tacit attack runs/robust --attack pgd --bound ibp --rows 0
+
+    Certificates by pixeldp and smoothing need a network with noise: model: {network: noisy} or {network: smoothed}.
+    They reach farthest in the layer's own norm, mostly l2: a radius in linf is worth √(number of features) times as
+    much there. Those by interval bounds need none, and are not 0 where the network was trained for them: model:
+    {network: interval}.
     """
     from tacit.experiment.attacks.attacked import attack_run
     from tacit.experiment.attacks.results import write
@@ -116,7 +123,8 @@ def attack(
     if results.no_certificate is not None:
         out.print(f"robustness is not certified: {results.no_certificate}", style="dim")
     else:
-        out.print(f"certified: {results.certificate()} ({certificates} draws)", style="dim")
+        drawn = "" if results.certified is not None and results.certified.bound == "ibp" else f" ({certificates} draws)"
+        out.print(f"certified: {results.certificate()}{drawn}", style="dim")
     if file is not None:
         out.print(f"wrote {file}")
 

@@ -105,7 +105,7 @@ def batch_clipping(
     results = batch_clipping.audit(runs=runs, seed=seed)
     if as_json:
         return out.print_json(data=[asdict(result) | {"refuted": result.refuted} for result in results])
-    table = Table("rule", "σ", "true σ", "steps", "stated ε", "exact ε", "≥", "", box=None)
+    table = Table("rule", "σ", "true σ", "steps", "stated ε", "exact ε", "measured ε ≥", "", box=None)
     for result in results:
         verdict = Text("REFUTED", style="bold red") if result.refuted else Text("consistent", style="green")
         steps = f"{result.steps}" if result.rate == 1 else f"{result.steps} at {result.rate:g}"
@@ -179,7 +179,7 @@ def lifelong_reconstruction(
     )
     out.print(f"certified: no finite ε: {report.reason}", style="bold red")
     out.print(
-        f"rmse: of features in [−1, 1] with standard deviation {report.spread:.2f}. an honest sum: the noisy sum of "
+        f"rmse: of features in [−1, 1] with standard deviation {report.spread:.2f}. private sum: the noisy sum of "
         f"the same records at ε = {epsilon:g}, δ = {reconstruction.DELTA:g}, minus all records but one.",
         style="dim",
     )

@@ -11,7 +11,7 @@ from tacit.commands.console import out
 from tacit.commands.options import Json
 from tacit.errors import PlanError
 from tacit.privacy.accounting.budget import Adjacency, Budget, Unit
-from tacit.words import counted
+from tacit.words import counted, rounded_up
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -101,7 +101,7 @@ def noise_for(
     plan = GradientPlan.for_budget(total, rate=rate, steps=steps)
     inputs: Inputs = {"epsilon": epsilon, "rate": rate, "steps": steps, "delta": delta, "adjacency": str(adjacency)}
     answer = _answer(plan.event, delta, adjacency, plan.noise, steps, inputs)
-    answer.show(f"noise {_rounded_up(answer.noise)} is enough: {answer.bounds}", as_json=as_json)
+    answer.show(f"noise {rounded_up(answer.noise)} is enough: {answer.bounds}", as_json=as_json)
 
 
 @budget.command("steps")
@@ -124,7 +124,7 @@ def steps_for(
         least = calibrate.gradient_noise(total, rate, 1)
         raise PlanError(
             f"not even one step at rate {rate:g} with noise {noise:g} meets {total}; "
-            f"noise {_rounded_up(least)} allows one, and a smaller rate needs less"
+            f"noise {rounded_up(least)} allows one, and a smaller rate needs less"
         )
     plan = replace(plan, steps=calibrate.gradient_steps(total, rate, noise))
     inputs: Inputs = {"epsilon": epsilon, "rate": rate, "noise": noise, "delta": delta, "adjacency": str(adjacency)}
@@ -166,8 +166,8 @@ def stream(
     share = replace(total, epsilon=epsilon / per_person, delta=delta / per_person)
     _, plain = _task(share, rate, steps, 1)
     table = Table("each task", "ε", "δ", "noise multiplier", box=None)
-    table.add_row("by the accountant", f"{answer.epsilon:.4g}", f"{delta:g}", _rounded_up(noise))
-    table.add_row("by basic composition", f"{share.epsilon:.4g}", f"{share.delta:.3g}", _rounded_up(plain))
+    table.add_row("by the accountant", f"{answer.epsilon:.4g}", f"{delta:g}", rounded_up(noise))
+    table.add_row("by basic composition", f"{share.epsilon:.4g}", f"{share.delta:.3g}", rounded_up(plain))
     out.print(table)
     out.print(
         f"In total at most {total}, for a person in at most {per_person} of the {tasks} tasks. A task costs only the "
@@ -205,9 +205,3 @@ def _check_range(*, steps: int = 1, delta: float = 0.5, noise: float = 1.0) -> N
         raise PlanError(f"delta must be between 0 and 1, got {delta}; use less than 1 / (number of units)")
     if math.isfinite(noise) and noise > MOST_NOISE:
         raise PlanError(f"noise must be at most {MOST_NOISE:g}, got {noise:g}; it is a multiple of the clipping norm")
-
-
-def _rounded_up(noise: float) -> str:
-    """Four digits, rounded up, so that a copied number still meets the budget."""
-    digit = 10.0 ** (math.floor(math.log10(noise)) - 3)
-    return f"{math.ceil(noise / digit) * digit:.4g}"

@@ -151,7 +151,7 @@ def verify(
             repricing.reprice(checked)
             ledger_check.check(checked, book)
         out.print(
-            f"in order: {counted(verified.entries, 'entry')}, {counted(verified.streams, 'stream')}, "
+            f"verified: {counted(verified.entries, 'entry')}, {counted(verified.streams, 'stream')}, "
             f"{counted(verified.blocks, 'block')}, {counted(verified.grants, 'grant')}"
         )
         out.print(ledger_decisions.signing_status(book.officers()))
@@ -166,7 +166,7 @@ def rebuild(
 
     verified = rebuild_into(ledger, into)
     out.print(
-        f"rebuilt and in order: {counted(verified.entries, 'entry')}, {counted(verified.blocks, 'block')}, "
+        f"rebuilt and verified: {counted(verified.entries, 'entry')}, {counted(verified.blocks, 'block')}, "
         f"{counted(verified.grants, 'grant')} in {into}; keep the keys and the anchor: move {ledger}, {ledger}-wal "
         f"and {ledger}-shm away, rename {into} to {ledger}, and run tacit ledger reanchor --ledger {ledger} --why …"
     )

@@ -45,7 +45,10 @@ def reanchor(
     why: Why,
     by: By = "",
     key: Keys = None,
-    anyway: Annotated[bool, typer.Option("--anyway", help="Even if nothing is wrong with the ledger.")] = False,
+    anyway: Annotated[
+        bool,
+        typer.Option("--anyway", help="Record the decision even if nothing is wrong."),
+    ] = False,
 ) -> None:
     """Accept a ledger that was rolled back or lost its anchor; every later certificate states it.
 

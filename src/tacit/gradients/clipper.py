@@ -39,8 +39,8 @@ SMALL, FEW = 1 << 14, 4
 """At least so many parameters of at most such a size are added in one operation."""
 _TOGETHER = ""
 LOOKS = 5
-"""At so many values of the parameters batches are compared with autograd while some gradient is still zero; then it is
-taken as dead."""
+"""Number of parameter versions at which batches are compared with autograd while some gradient is zero; afterwards that
+gradient is assumed to stay zero."""
 
 
 class Clipper:
@@ -90,7 +90,7 @@ class Clipper:
     ) -> dict[str, Tensor]:
         """The clipped sum of one batch by parameter name, in the precision of the parameters.
 
-        Gradients are cut to about 2⁻¹⁹ of the clip: a clip far above their norms takes their digits.
+        Gradients are rounded to about 2⁻¹⁹ of the clip, so a clip far above their norms loses precision.
         """
         total = self.total()
         self.add(total, x, y, groups, num_groups=num_groups, judge=judge)
@@ -201,7 +201,8 @@ class Clipper:
         if len(squared) < len(names):
             zero = torch.zeros_like(some)
             squared = {name: squared.get(name, zero) for name in names}
-        weights = self.rule.weights([squared[name] for name in names], SLACK)
+        slack = SLACK + sum(found.rounding for found in rows.values())
+        weights = self.rule.weights([squared[name] for name in names], slack)
         if judge is not None:
             factor = judge(torch.stack([squared[name] for name in names]).sum(0).sqrt()).to(some)
             weights = [weight * factor for weight in weights]
@@ -254,7 +255,24 @@ def clipped_sum(
     groups: Tensor | None = None,
     num_groups: int | None = None,
 ) -> dict[str, Tensor]:
-    """From parameter name to the sum over examples (or groups) of the clipped gradient. See `Clipper`."""
+    """The sum over units of their clipped gradients, by parameter name.
+
+    Args:
+        model: The model; its trained parameters are those with `requires_grad`.
+        loss: `loss(outputs, targets)`, with one value for each example.
+        x: Inputs, one row for each example.
+        y: Their targets.
+        clip: The largest norm of a unit's gradient, or a rule with a clip for each layer.
+        groups: The number of each example's unit, where a unit has several examples. By default each example is one.
+        num_groups: The number of units; by default the largest number in `groups` plus one.
+
+    Returns:
+        From parameter name to the clipped sum.
+
+    Raises:
+        UnsupportedModel: If the model cannot be clipped exactly.
+        PlanError: If `groups` does not give one unit's number for each example.
+    """
     return Clipper(model, loss, clip).sum(x, y, groups, num_groups=num_groups)
 
 

@@ -52,17 +52,18 @@ class ExactSum:
         parts = torch.split(self.flat, [math.prod(shape) for shape in shapes])
         return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
-    def reserve(self, units: int) -> None:
-        """Make sure that so many more units can be added without rounding."""
+    def reserve(self, units: int, *, room: int = 1) -> None:
+        """Make sure that so many more units can be added without rounding. `room`: how many clips the parts of a unit
+        that are added one after the other may be long together; their sum is at most one clip long."""
         self._units += units
-        if units > ROOM or self._units > MOST:
+        if units * room > ROOM or self._units > MOST:
             raise ValueError(f"at most {ROOM} units can be added at a time, and {MOST} in all")
-        self._used += units
+        self._used += units * room
         if self._used > ROOM:
             moved = self.flat.to(torch.int64)
             self._moved = moved if self._moved is None else self._moved.add_(moved)
             self.flat.zero_()
-            self._used = units
+            self._used = units * room
 
     def clear(self) -> "ExactSum":
         self.flat.zero_()

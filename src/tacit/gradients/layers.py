@@ -13,6 +13,18 @@ from torch import Tensor, nn
 
 from tacit.gradients.compiled import can_fuse, fused
 from tacit.gradients.convolution import weight_rows
+from tacit.gradients.interval_layers import (
+    CopiesConv2d,
+    CopiesLinear,
+    IntervalConv2d,
+    IntervalLinear,
+    WorstCase,
+    convolution_rows,
+    copies_convolution_rows,
+    copies_linear_rows,
+    linear_rows,
+    worst_case_rows,
+)
 from tacit.gradients.rows import Dense, Indexed, Rows, wide
 from tacit.gradients.sequence import Outer, Tokens
 
@@ -115,6 +127,11 @@ RULES: Mapping[type[nn.Module], Rule] = {
     nn.BatchNorm2d: batch_norm,
     nn.BatchNorm3d: batch_norm,
     nn.Embedding: embedding,
+    IntervalLinear: linear_rows,
+    IntervalConv2d: convolution_rows,
+    WorstCase: worst_case_rows,
+    CopiesLinear: copies_linear_rows,
+    CopiesConv2d: copies_convolution_rows,
 }
 
 

@@ -51,6 +51,11 @@ class Units:
 class Rows(ABC):
     """The gradients of one parameter, a row for each unit."""
 
+    @property
+    def rounding(self) -> float:
+        """The share of the clip by which `add_to` may lengthen a row; the clip weights are lowered by as much."""
+        return 0.0
+
     @abstractmethod
     def dense(self) -> Tensor:
         """The gradients themselves, (units, *shape of the parameter). Only for small or shared parameters."""
@@ -62,6 +67,10 @@ class Rows(ABC):
     @abstractmethod
     def squared_norms(self) -> Tensor:
         """‖row‖² of every unit in float64, rounded up."""
+
+    def plain_squares(self) -> Tensor:
+        """‖row‖² without what covers the rounding of sums, to compare with autograd."""
+        return self.squared_norms()
 
     @abstractmethod
     def add_to(self, total: ExactSum, view: Tensor, weight: Tensor) -> None:

@@ -55,7 +55,7 @@ class Outer(Rows):
 
     def add_to(self, total: ExactSum, view: Tensor, weight: Tensor) -> None:
         assert self._squares is not None, "norms come before sums"
-        left, right = _balanced(self._squares, weight / total.step)
+        left, right = balanced(self._squares, weight / total.step)
         for start in range(0, len(self.a), AT_A_TIME):
             part = slice(start, start + AT_A_TIME)
             a, b = cut(self.a[part], left[part]), cut(self.b[part], right[part])
@@ -181,7 +181,7 @@ class Joined(Places):
         return self.b[some].transpose(0, 1).flatten(1) @ self.columns(some).transpose(0, 1).flatten(1).t()
 
 
-def _balanced(squared: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+def balanced(squared: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """Scales of the two factors of an outer product: 2¹⁹ over a power of two above the first one's norm, and the weight
     over the first scale."""
     if squared.is_cuda:

@@ -2,8 +2,8 @@
 
 Four modes of reading in task T, when n blocks are held, block i has nominal size |M_i|, and b records are expected:
 * union (union-Poisson): every held record of every block is sampled independently, at rate b / (|M_i| n), into one sum
-  with one noise draw. Without retirement n = T − 1: the rates fall as 1/T, so a record's privacy loss stays bounded
-  for any number of tasks.
+  with one noise draw, so each block's event is `events.poisson_gaussian` at its own rate. Without retirement n = T − 1:
+  the rates fall as 1/T, so a record's privacy loss stays bounded for any number of tasks.
 * block (Desai et al. 2021, Algorithm 1): each step reads one block, chosen by public randomness, at rate b / |M_i|.
   The choices are drawn from the seed before the task, and exactly these reads are charged. A record's privacy loss
   grows as log T.

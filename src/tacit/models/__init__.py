@@ -10,12 +10,14 @@ from typing import Any
 from torch import nn
 
 from tacit.models.adapters import pretrained
-from tacit.models.convolutional import cnn, cnn1d, cnn_ignatov, cnn_patches, har_cnn
+from tacit.models.convolutional import cnn, cnn1d, cnn_ignatov, cnn_patches, cnn_strided, har_cnn
 from tacit.models.dense import linear, mlp, tabular_mlp
+from tacit.models.interval import interval
 from tacit.models.noisy import noisy
 from tacit.models.parts import construct
 from tacit.models.recurrent import bilstm
 from tacit.models.residual import reduced_resnet18, resnet18_lai
+from tacit.models.smoothed import smoothed
 
 __all__ = [
     "NETWORKS",
@@ -25,13 +27,16 @@ __all__ = [
     "cnn1d",
     "cnn_ignatov",
     "cnn_patches",
+    "cnn_strided",
     "har_cnn",
+    "interval",
     "linear",
     "mlp",
     "noisy",
     "pretrained",
     "reduced_resnet18",
     "resnet18_lai",
+    "smoothed",
     "tabular_mlp",
 ]
 
@@ -43,6 +48,7 @@ NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
         tabular_mlp,
         cnn,
         cnn_patches,
+        cnn_strided,
         reduced_resnet18,
         resnet18_lai,
         har_cnn,
@@ -51,6 +57,8 @@ NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
         bilstm,
         pretrained,
         noisy,
+        interval,
+        smoothed,
     )
 }
 """Every network by its name: a function of (shape of one record, number of classes, options)."""

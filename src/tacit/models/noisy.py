@@ -13,6 +13,7 @@ pass scales them back. In evaluation mode a pass answers with the logarithm of t
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -38,16 +39,37 @@ LEAST = 1e-6
 """Weights with a smaller reach are not scaled up further."""
 
 
-class Noisy(nn.Module):
-    """A network with noise after its first layer."""
+class Randomised(nn.Module):
+    """A network whose answer is the mean of evaluations with fresh Gaussian noise of standard deviation `std`."""
 
     random_in_eval = True
+
+    def __init__(self, *, norm: Norm, draws: int) -> None:
+        super().__init__()
+        self.norm, self.draws = known_norm(norm), whole("draws", draws)
+
+    @property
+    @abstractmethod
+    def std(self) -> float:
+        """σ, where a change of a record of length 1 in `norm` has at most length 1 in L2 where the noise is added."""
+
+    @abstractmethod
+    def evaluations(self, x: Tensor, number: int) -> Iterator[Tensor]:
+        """Logits, so many times, each with fresh noise."""
+
+    def answer(self, x: Tensor) -> Tensor:
+        """The logarithm of the mean probability over `draws` evaluations."""
+        chances = [logits.log_softmax(1) for logits in self.evaluations(x, self.draws)]
+        return torch.stack(chances).logsumexp(0) - math.log(self.draws)
+
+
+class Noisy(Randomised):
+    """A network with noise after its first layer."""
 
     def __init__(
         self, network: nn.Sequential, *, norm: Norm, radius: float, epsilon: float, delta: float, draws: int
     ) -> None:
-        super().__init__()
-        self.norm, self.draws = known_norm(norm), whole("draws", draws)
+        super().__init__(norm=norm, draws=draws)
         self.radius, self.epsilon, self.delta = radius, epsilon, delta
         for name, value, most in (("radius", radius, math.inf), ("delta", delta, 1.0)):
             if not 0 < value < most:
@@ -79,7 +101,6 @@ class Noisy(nn.Module):
         return out / operator_bound(self.first, self.norm, shaped, out).clamp(min=LEAST)
 
     def evaluations(self, x: Tensor, number: int) -> Iterator[Tensor]:
-        """Logits, so many times, each with fresh noise."""
         hidden = self.hidden(x)
         for _ in range(number):
             yield self.rest(hidden + self.std * torch.randn_like(hidden))
@@ -87,8 +108,7 @@ class Noisy(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
             return next(self.evaluations(x, 1))
-        chances = [logits.log_softmax(1) for logits in self.evaluations(x, self.draws)]
-        return torch.stack(chances).logsumexp(0) - math.log(self.draws)
+        return self.answer(x)
 
 
 def gaussian(epsilon: float, delta: float) -> float:

@@ -29,7 +29,7 @@ from tacit.data.stream import TaskInfo
 from tacit.errors import ConfigError
 from tacit.learners.base.inference import answering
 from tacit.learners.base.learner import Learner
-from tacit.models.lipschitz import Norm, ball, known_norm, within
+from tacit.models.lipschitz import Norm, known_norm, within
 from tacit.models.parts import whole
 from tacit.robustness.attacks import ROWS
 from tacit.robustness.committee import Committee, Member, committee
@@ -39,20 +39,6 @@ Votes = Literal["soft", "hard"]
 Bound = Literal["pixeldp", "smoothing"]
 DELTAS = tuple(np.geomspace(1e-8, 0.3, 200).tolist())
 """The values of δ that are tried. The formula of the noise is proved up to about 0.4."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CertifiedBall:
-    """What is asked of a certificate: that no change within the ball alters the prediction."""
-
-    norm: Norm
-    radius: float
-    bound: Bound = "pixeldp"
-    draws: int = 1000
-
-    def describe(self) -> str:
-        by = {"pixeldp": "PixelDP's bound", "smoothing": "randomised smoothing"}[self.bound]
-        return f"no change of {ball(self.norm, self.radius)} turns the right answer, by {by}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,14 +186,16 @@ def _moved(asked: Committee, norm: Norm, size: int) -> float:
 
     A change of length r in `norm` has length at most r · within(…) in the layer's norm.
     """
-    return max(within(norm, one.network.norm, size) / one.network.std for one in asked.members)
+    layers = [one.noise_layer for one in asked.members]
+    return max(within(norm, layer.norm, size) / layer.std for layer in layers)
 
 
 def _totals(member: Member, x: Tensor, device: str, draws: int, votes: Votes) -> Array:
     """The sums of a member's scores over draws, with shape (records, its labels)."""
     own = member.labels.to(device)
     parts = [torch.zeros(0, len(own), dtype=torch.float64)]
-    with member.loaded() as network:
+    with member.loaded():
+        network = member.noise_layer
         for rows in torch.split(x, ROWS):
             total = torch.zeros(len(rows), len(own), dtype=torch.float64, device=device)
             for logits in network.evaluations(rows.to(device), draws):

@@ -11,7 +11,7 @@ would be k releases of the record with noise σ/√k; such learners are refused.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,8 @@ from tacit.learners.experts.ensemble import PEFTEnsemble
 from tacit.learners.experts.experts import RoutedExperts
 from tacit.learners.pool.pool import Pool
 from tacit.models.lipschitz import check_layer
-from tacit.models.noisy import Noisy
+from tacit.models.noisy import Noisy, Randomised
+from tacit.models.smoothed import Smoothed
 
 Rule = Literal["mean", "largest"]
 """`mean`: the mean of all members' scores. `largest`: the maximum over the members that know the label."""
@@ -35,14 +36,20 @@ Rule = Literal["mean", "largest"]
 class Member:
     """A network with a noise layer."""
 
-    network: Noisy
+    network: nn.Module
     labels: Tensor
     """The indices of the labels that it predicts."""
     state: State | None = None
     """Its trained weights; None for the network's current ones."""
 
+    @property
+    def noise_layer(self) -> Randomised:
+        """The network, where it has noise."""
+        assert isinstance(self.network, Randomised), "no_noise_layer() has refused other networks"
+        return self.network
+
     @contextmanager
-    def loaded(self) -> Iterator[Noisy]:
+    def loaded(self) -> Iterator[nn.Module]:
         """The network with the member's weights; its own are restored afterwards."""
         before = trained(self.network) if self.state is not None else None
         try:
@@ -65,20 +72,10 @@ class Committee:
         return torch.tensor(sorted({index for member in self.members for index in member.labels.tolist()}))
 
 
-def committee(learner: Learner, task: TaskInfo | None = None) -> Committee | str:
-    """The committee for records, of this task if it is given; or the reason why nothing can be certified."""
-    if not learner.has_network:
-        return f"{type(learner).__name__} has no network that could have a noise layer"
-    for home, (methods, ask) in READERS.items():
-        if isinstance(learner, home):
-            if any(getattr(type(learner), name) is not getattr(home, name) for name in methods):
-                break
-            return _unreachable(learner.model_) or ask(learner, task)
-    return f"{type(learner).__name__} predicts in a way of its own, which may bypass its noise layer"
-
-
-def _unreachable(model: nn.Module) -> str | None:
+def no_noise_layer(model: nn.Module) -> str | None:
     """Why the change of a record is not bounded where the noise is added; None if it is."""
+    if isinstance(model, Smoothed):
+        return None
     if not isinstance(model, Noisy):
         return "its network has no noise layer (model: {network: noisy})"
     try:
@@ -88,18 +85,41 @@ def _unreachable(model: nn.Module) -> str | None:
     return None
 
 
-def _member(
+def committee(
+    learner: Learner, task: TaskInfo | None = None, check: Callable[[nn.Module], str | None] = no_noise_layer
+) -> Committee | str:
+    """The committee for records, of this task if it is given; or the reason why nothing can be certified.
+
+    Args:
+        learner: The learner.
+        task: The records' task, if it is given at test time.
+        check: Why a network cannot be certified; None if it can.
+
+    Returns:
+        The committee, or one sentence.
+    """
+    if not learner.has_network:
+        return f"{type(learner).__name__} has no network that could be certified"
+    for home, (methods, ask) in READERS.items():
+        if isinstance(learner, home):
+            if any(getattr(type(learner), name) is not getattr(home, name) for name in methods):
+                break
+            return check(learner.model_) or ask(learner, task)
+    return f"{type(learner).__name__} predicts in a way of its own, which may bypass its noise layer"
+
+
+def member_of(
     learner: Learner, task: TaskInfo | None, state: State | None = None, *, own: Tensor | None = None
 ) -> Member:
     """The learner's network with these weights, restricted to the labels of a given task."""
     allowed = torch.ones(len(learner.labels_), dtype=torch.bool) if task is None else learner.mask(task)
     if own is not None:
         allowed = allowed & torch.zeros_like(allowed).index_fill(0, own, True)
-    return Member(network=cast(Noisy, learner.model_), labels=allowed.nonzero().squeeze(1), state=state)
+    return Member(network=learner.model_, labels=allowed.nonzero().squeeze(1), state=state)
 
 
 def _alone(learner: Learner, task: TaskInfo | None, state: State | None = None) -> Committee:
-    return Committee(members=(_member(learner, task, state),))
+    return Committee(members=(member_of(learner, task, state),))
 
 
 def _centralised(learner: Centralised, task: TaskInfo | None) -> Committee:
@@ -133,7 +153,7 @@ def _ensemble(learner: PEFTEnsemble, task: TaskInfo | None) -> Committee | str:
             f"PEFTEnsemble with aggregate = {learner.aggregate!r} weighs or shifts a model's scores by its other "
             "scores, so more than expected scores decides; use aggregate = 'argmax', or give the task at test"
         )
-    members = (_member(learner, task, state, own=learner.positions(one.labels)) for one, state in asked)
+    members = (member_of(learner, task, state, own=learner.positions(one.labels)) for one, state in asked)
     return Committee(members=tuple(members), rule="largest")
 
 
@@ -150,7 +170,7 @@ def _pool(learner: Pool, task: TaskInfo | None) -> Committee | str:
             "the learner of this task is gone, and the vote of a Pool over some of the labels divides each learner's "
             "scores by their sum; keep more finished learners"
         )
-    return Committee(members=tuple(_member(learner, task, state) for state in asked))
+    return Committee(members=tuple(member_of(learner, task, state) for state in asked))
 
 
 Reader = tuple[tuple[str, ...], Callable[[Any, TaskInfo | None], Committee | str]]

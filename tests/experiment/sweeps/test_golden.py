@@ -14,14 +14,16 @@ SHORT = ("seeds=1", "data.tasks=3", "learner.steps=30")
 
 
 @pytest.mark.parametrize(
-    "name, changes",
-    [("quickstart-short", SHORT), pytest.param("quickstart", (), marks=pytest.mark.slow)],
+    "name, changes, within",  # rounding grows over the steps: the weights of AGEM moved by 0.3 % on another processor
+    [("quickstart-short", SHORT, 1e-3), pytest.param("quickstart", (), 0.02, marks=pytest.mark.slow)],
     ids=["short", "whole"],
 )
-def test_the_quickstart_gives_its_golden_values(name: str, changes: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_quickstart_gives_its_golden_values(
+    name: str, changes: tuple[str, ...], within: float, tmp_path: Path
+) -> None:
     settings = [word for change in ("repeatable_noise=true", "threads=1", *changes) for word in ("--set", change)]
     tacit("run", "quickstart", *settings, "--processes", 1, "--out", tmp_path)
-    golden.assert_equal(golden.values(tmp_path), json.loads((STORED / f"{name}.json").read_text()))
+    golden.assert_equal(golden.values(tmp_path), json.loads((STORED / f"{name}.json").read_text()), within)
 
 
 def test_on_other_machines_golden_values_are_compared_within_rounding() -> None:

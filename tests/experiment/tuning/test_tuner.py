@@ -15,10 +15,11 @@ from tacit.certificate.certificate import Certificate
 from tacit.data.stream import Stream
 from tacit.errors import ConfigError
 from tacit.experiment.config.config import Config
+from tacit.experiment.config.loading import load_as
 from tacit.experiment.files import lines
 from tacit.experiment.progress import Event
 from tacit.experiment.runs.resolver import make_tuning_record
-from tacit.experiment.runs.runner import loaded, run
+from tacit.experiment.runs.runner import run
 from tacit.experiment.tuning import tuner
 from tacit.experiment.tuning.search import search as optuna_search
 from tacit.experiment.tuning.space import Settings, Space
@@ -62,7 +63,7 @@ def test_on_the_runs_own_benchmark(tmp_path: Path) -> None:
         "trial 1 of 3", "trial 2 of 3", "trial 3 of 3"
     ]  # fmt: skip
     patch = yaml.safe_load((tmp_path / "t" / "settings.yaml").read_text())
-    assert patch == found.settings and loaded(tmp_path / "t" / "tuned.yaml") == found.config
+    assert patch == found.settings and load_as(Config, tmp_path / "t" / "tuned.yaml") == found.config
     with (tmp_path / "t" / "trials.csv").open() as file:
         assert [float(row["score"]) for row in csv.DictReader(file)] == [one.score for one in found.tried]
     with pytest.raises(ConfigError, match="is not empty"):

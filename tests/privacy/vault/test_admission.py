@@ -206,6 +206,75 @@ def test_the_order_in_which_parts_are_named_does_not_matter(ledger: Ledger) -> N
         vault.admit((x[1:], y[1:]), declared())
 
 
+def scaled_map(factor: float) -> FeatureMap:
+    """A backbone whose features differ a little from one processor or version of torch to another."""
+    scale = nn.Linear(2, 2, bias=False)
+    nn.init.eye_(scale.weight)
+    scale.weight.data.mul_(factor)
+    return FeatureMap(scale.eval(), key="scale", width=2, shape=(2,))
+
+
+def test_a_unit_without_an_id_keeps_its_side_whatever_its_features(ledger: Ledger) -> None:
+    x, y = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32), np.zeros(100)
+    sides = []
+    for factor in (1.0, 1 + 2**-9):
+        vault = Vault(ledger)
+        block = vault.admit((x, y), declared(shape=(2,)), through=scaled_map(factor))
+        train, _ = vault.split(block, {"train": 0.5, "memory": 0.5})
+        held = vault._admission.records(train)
+        features = held.features(torch.arange(len(held.rows)))
+        sides.append(set(torch.cdist(features, torch.from_numpy(x)).argmin(1).tolist()))
+    assert sides[0] == sides[1] and 30 < len(sides[0]) < 70
+
+
+def test_records_that_were_not_split_are_refused_though_they_were_admitted_before(tmp_path: Path) -> None:
+    x, y = np.random.default_rng(0).normal(size=(20, 2)), np.zeros(20)
+    parts = {"train": 0.5, "memory": 0.5}
+    with Ledger(tmp_path / "l") as ledger:
+        earlier, later = Vault(ledger), Vault(ledger, store=tmp_path / "store")
+        not_split = earlier.admit((x * 1.001, y), declared())
+        later.split(later.admit((x, y), declared()), parts)
+        with pytest.raises(LedgerError, match="would change sides"):
+            earlier.split(not_split, parts)
+        with pytest.raises(LedgerError, match="would change sides"):
+            Vault(ledger).admit((x * 1.001, y), declared())
+        again = Vault(ledger)
+        assert len(again.split(again.admit((x, y), declared()), parts)) == 2
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["whole", "a part"])
+def test_records_that_left_raw_are_not_private_afterwards(ledger: Ledger, split: bool) -> None:
+    x, y = np.random.default_rng(0).normal(size=(30, 2)), np.zeros(30)
+    vault = Vault(ledger)
+    public = vault.admit((x, y), declared(stream="public", public=True))
+    vault.unsafe.records(vault.split(public, {"a": 0.5, "b": 0.5})[0] if split else public, "baseline")
+    with pytest.raises(LedgerError, match="left the vault raw"):
+        vault.admit((x, y), declared())
+
+
+def test_records_of_a_private_stream_do_not_leave_raw_as_public_ones(ledger: Ledger) -> None:
+    x, y = np.random.default_rng(0).normal(size=(30, 2)), np.zeros(30)
+    vault = Vault(ledger)
+    public = vault.admit((x, y), declared(stream="public", public=True))
+    private = vault.admit((x, y), declared())
+    with pytest.raises(LedgerError, match="also in the private stream 's', task 't'"):
+        vault.unsafe.records(public, "baseline")
+    vault.sums(private, SumPlan.for_budget(BUDGET))
+    assert issue(ledger, private, method="sums").claims.certified.epsilon is not None
+
+
+def test_a_map_that_mixes_rows_a_little_is_refused(ledger: Ledger) -> None:
+    """What is small here may be scaled up later, to unit length say."""
+
+    class Mixed(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2e-5 * (x - x.mean(0))
+
+    through = FeatureMap(Mixed().eval(), key="mixed", width=2, shape=(2,))
+    with pytest.raises(VaultError, match="mixes rows"):
+        Vault(ledger).admit((np.ones((3, 2)), np.zeros(3)), declared(), through=through)
+
+
 def test_two_ledgers_may_share_a_store(tmp_path: Path) -> None:
     """Blocks are named by keyed hashes: the first block of one ledger is not that of another."""
     with Ledger(tmp_path / "a") as one, Ledger.throwaway() as other:

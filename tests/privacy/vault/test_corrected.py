@@ -214,3 +214,37 @@ def test_other_turns_of_labels_do_not_take_over_a_charge(tmp_path: Path) -> None
     with vault.corrected():
         assert vault.grant(block, plan, nn.Linear(5, 4), cross_entropy, work={"lr": 1}).step == 1
     assert [grant.state for grant in vault.ledger.statement(1).grants] == ["CHARGED"]
+
+
+@pytest.mark.parametrize("what", ["labels", "order"])
+def test_a_correction_of_a_plan_with_classes_keeps_records_and_labels(what: str, tmp_path: Path) -> None:
+    """Otherwise one unit would be read in the steps of two labels, and is priced for those of one."""
+    plan = GradientPlan(rate=1.0, steps=4, noise=4.0, classes=4)
+
+    def attempt(number: int, lr: float) -> int:
+        vault = Vault(Ledger(tmp_path / "ledger"), store=tmp_path / "store")
+        label = number if what == "labels" else 0
+        declared = Declared(stream="s", task="t", budget=Budget(epsilon=50.0, delta=1e-5), size=1, labels=range(4))
+        block = vault.admit((np.ones((1, 5)), np.array([label]), np.array([7])), declared)
+        if what == "order":
+            block = vault.with_labels(block, tuple(np.roll(range(4), number).tolist()))
+        torch.manual_seed(0)
+        try:
+            with vault.corrected(), vault.until_saved():
+                grant = vault.grant(block, plan, nn.Linear(5, 4), cross_entropy, work={"lr": lr})
+                drawn = 0
+                for _ in grant:
+                    grant.gradient()
+                    drawn += 1
+                    if lr == 1.0:
+                        raise RuntimeError
+                return drawn
+        finally:
+            vault.close()
+            vault.ledger.close()
+
+    with pytest.raises(RuntimeError):
+        attempt(0, 1.0)
+    with pytest.raises(VaultError, match="begun on other records or labels"):
+        attempt(1, 0.1)
+    assert attempt(0, 0.1) == 3  # the correction itself

@@ -1,5 +1,6 @@
 """Work that is taken up again never puts the same noise on something else."""
 
+import copy
 import os
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import torch
 from torch import nn
 
 from support.made_up import BUDGET
-from tacit import Block, Declared, GradientPlan, Ledger, SumPlan, Vault
+from tacit import Block, Declared, GradientPlan, Ledger, Read, SumPlan, Vault
 from tacit.errors import VaultError
 from tacit.gradients.losses import cross_entropy
 from tacit.privacy.vault.intake.fingerprint import _home, fingerprint
+from tacit.privacy.vault.intake.reached import Reached
 from tacit.privacy.vault.intake.store import Journal
 
 LOOK = SumPlan(noise=2.0)
@@ -155,3 +157,69 @@ def test_a_fingerprint_names_moved_code_as_ledgers_first_recorded_it() -> None:
     }
     for module, recorded in moved.items():
         assert _home(type("Code", (), {"__module__": module})) == recorded
+
+
+class Scaled:
+    """A loss with a state of some type."""
+
+    def __init__(self, state: object) -> None:
+        self.state = state
+
+    def __call__(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return outputs.sum(1)
+
+
+STATES = [
+    (np.array([1.0, 1.0]), np.array([1.0, 2.0])),
+    (np.float32(1), np.float32(2)),
+    (frozenset({1}), frozenset({2})),
+    ({"a"}, {"b"}),
+    (b"a", b"b"),
+    (np.zeros(5000), np.r_[np.zeros(4999), 1.0]),
+    ([0.0] * 5000, [0.0] * 4999 + [1.0]),
+]
+
+
+@pytest.mark.parametrize("one, other", STATES, ids=lambda state: type(state).__name__)
+def test_work_is_told_apart_by_states_of_every_type(one: object, other: object) -> None:
+    """Otherwise a repeated step says whether a record is there that the state concerns."""
+    key = bytes(32)
+    for wrap in (Scaled, lambda state: lambda outputs, y: outputs.sum(1) * len(str(state))):
+        first, same, second = wrap(one), wrap(copy.deepcopy(one)), wrap(other)
+        assert fingerprint(loss=first) != fingerprint(loss=second)
+        assert Reached(first).keyed_hash(key) == Reached(same).keyed_hash(key) != Reached(second).keyed_hash(key)
+        assert Reached(first).marks() != Reached(second).marks()
+
+
+class Rule:
+    """A selection rule whose threshold is in an object of its own."""
+
+    def __init__(self, threshold: float) -> None:
+        self.part = Scaled(threshold)
+
+    def __call__(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x[0] < self.part.state
+
+
+@pytest.mark.parametrize("larger", [False, True])
+def test_a_step_under_another_rule_is_refused_whatever_the_records_are(
+    larger: bool, ledger: Ledger, tmp_path: Path
+) -> None:
+    """With and without a record that the two rules treat differently."""
+    x = np.full((20, 4), 0.1, dtype=np.float32)
+    x[0] = 1.5 if larger else 0.1
+    facts = Declared(stream="s", task="t", budget=BUDGET, size=20, labels=range(3))
+
+    def step(threshold: float) -> None:
+        vault = Vault(ledger, tmp_path / "store")
+        block = vault.admit((x, np.zeros(20)), facts)
+        torch.manual_seed(0)
+        with vault, vault.until_saved():
+            grant = vault.grant(Read(block, select=Rule(threshold)), PLAN, nn.Linear(4, 3), cross_entropy)
+            grant.gradient()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        step(2.0)
+    with pytest.raises(VaultError, match=r"step 0 .*(other|differ|chang)"):
+        step(1.0)

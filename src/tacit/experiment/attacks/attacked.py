@@ -28,16 +28,15 @@ from tacit.experiment.runs.endless_folder import EndlessFolder, is_endless
 from tacit.experiment.runs.evaluation import PublicTests
 from tacit.experiment.runs.folder import RunFolder, SeedFolder
 from tacit.experiment.runs.planning import planned_learner
-from tacit.experiment.runs.resolver import declare, make_budget, open_stream
-from tacit.experiment.runs.runner import features_at
+from tacit.experiment.runs.resolver import declare, features_at, make_budget, open_stream
 from tacit.learners import load_learner
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.release import Release
-from tacit.models.noisy import Noisy
+from tacit.models.noisy import Randomised
 from tacit.plugins import only_code
 from tacit.privacy.vault.intake.isolation import is_random
 from tacit.robustness.attacks import attack, flat
-from tacit.robustness.certified_accuracy import certify, largest_radius, why_not
+from tacit.robustness.certified_ball import CertifiedBall
 
 KEPT = "attacks.json"
 """In the folder of a seed: the attacks on its releases and their results."""
@@ -93,7 +92,9 @@ def _plain(section: AttackSection) -> Any:
     """The attacks as JSON reads them back."""
     plan = section.model_dump(include={"draws", "range", "rows", "certificates"})
     # Left out where they are not set, so that earlier results stay those of the same attacks.
-    plan |= section.model_dump(include={"bound", "certified_norm", "certified_radius"}, exclude_defaults=True)
+    plan |= section.model_dump(
+        include={"bound", "votes", "error", "certified_norm", "certified_radius"}, exclude_defaults=True
+    )
     return json.loads(json.dumps(plan | {"attacks": [asdict(attack) for attack in section.attacks()]}))
 
 
@@ -107,7 +108,7 @@ def _attack_seed(
     for number in seed.released:
         notify(f"seed {folder.seed}: release {number + 1} of {seed.tasks.stop}")
         measured += seed.after(number)
-    layers = [module for module in seed.learner.model_.modules() if isinstance(module, Noisy)]
+    layers = [module for module in seed.learner.model_.modules() if isinstance(module, Randomised)]
     results = AttackResults(
         measured=tuple(measured),
         tasks=tuple(seed.info(number).name for number in seed.tasks),
@@ -146,7 +147,11 @@ class _AllReleases:
         span = section.range or _span([x for x, _ in self.rows.values()])
         self.attacks = tuple(replace(planned, draws=draws, range=span) for planned in section.attacks())
         asked = section.certified()
-        self.reason = "certificates were not asked for" if asked is None else self._why_not()
+        self.reason = "certificates were not asked for" if asked is None else self._why_not(asked)
+        if asked is not None and self.reason is None:
+            asked = asked.resolved(self.learner, self.tests.asked(self.tasks[-1]))
+            # Draws do not need the range, and results of earlier versions have none.
+            asked = replace(asked, range=span) if asked.bound == "ibp" else asked
         self.certified = asked if self.reason is None else None
 
     def _tasks(self, config: Config, stream: Stream) -> range:
@@ -171,10 +176,10 @@ class _AllReleases:
         assert task is not None  # it was learned
         return task
 
-    def _why_not(self) -> str | None:
+    def _why_not(self, ball: CertifiedBall) -> str | None:
         """Why there is no certificate after the last task, when most has been learned."""
         self._restore(self.tasks[-1])
-        reasons = (why_not(self.learner, self.tests.asked(task)) for task in self.tasks)
+        reasons = (ball.why_not(self.learner, self.tests.asked(task)) for task in self.tasks)
         return next((reason for reason in reasons if reason is not None), None)
 
     def largest_radius(self) -> float | None:
@@ -182,9 +187,8 @@ class _AllReleases:
         if (ball := self.certified) is None:
             return None
         asked = dict.fromkeys(self.tests.asked(task) for task in self.tasks)
-        return max(
-            largest_radius(self.learner, task, norm=ball.norm, draws=ball.draws, bound=ball.bound) for task in asked
-        )
+        each = [ball.largest_radius(self.learner, task) for task in asked]
+        return max((one for one in each if one is not None), default=None)
 
     def flat(self) -> float:
         """The share of all rows that the last release classifies correctly and that have no gradient to follow."""
@@ -225,8 +229,7 @@ class _AllReleases:
         for planned in self.attacks:
             yield planned.kind, self._accuracy(attack(self.learner, x, y, planned, given), y, task)
         if (ball := self.certified) is not None:
-            radii = certify(self.learner, x, given, norm=ball.norm, draws=ball.draws, bound=ball.bound)
-            yield CERTIFIED, radii.accuracy(y, ball.radius)
+            yield CERTIFIED, ball.certify(self.learner, x, given).accuracy(y, ball.radius)
 
     def _accuracy(self, x: Tensor, y: Tensor, task: int) -> float:
         # Another random stream than that of the attacks: what fools one draw of noise has to fool others.

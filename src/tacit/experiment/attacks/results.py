@@ -12,7 +12,7 @@ import numpy as np
 from tacit import metrics
 from tacit.errors import ConfigError
 from tacit.robustness.attacks import Attack
-from tacit.robustness.certified_accuracy import CertifiedBall
+from tacit.robustness.certified_ball import CertifiedBall
 
 CLEAN, CERTIFIED = "clean", "certified"
 LINE = ("seed", "after_task", "on_task", "attack", "norm", "radius", "accuracy")
@@ -94,7 +94,7 @@ class AttackResults:
     def certificate(self) -> str:
         """What certified accuracy says, in a sentence."""
         ball = self._ball()
-        said = f"{ball.describe()}, at 95% a record; it is about the mean over all noise"
+        said = ball.describe()
         if self.largest_radius is not None and self.largest_radius < ball.radius:
             said += (
                 f"; with this noise and {ball.draws} draws no radius above {self.largest_radius:.2g} can be certified, "
@@ -130,7 +130,8 @@ class AttackResults:
         lists = {key: tuple(plain[key]) for key in ("tasks", "seeds", "columns")}
         measured = tuple(Measurement(**one) for one in plain["measured"])
         ball = plain.get("certified")
-        certified = None if ball is None else CertifiedBall(**ball)
+        span = None if ball is None else ball.get("range")
+        certified = None if ball is None else CertifiedBall(**ball | {"range": span and tuple(span)})
         made = {"measured": measured, "attacks": tuple(Attack(**one) for one in attacks), "certified": certified}
         return cls(**{**plain, **lists, **made})
 

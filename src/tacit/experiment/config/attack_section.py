@@ -7,7 +7,8 @@ from pydantic import Field, model_validator
 from tacit.experiment.config.validation import FixedSection
 from tacit.models.lipschitz import known_norm
 from tacit.robustness.attacks import Attack
-from tacit.robustness.certified_accuracy import Bound, CertifiedBall
+from tacit.robustness.certified_accuracy import Votes
+from tacit.robustness.certified_ball import Bound, CertifiedBall
 
 
 class AttackSection(FixedSection):
@@ -31,7 +32,12 @@ class AttackSection(FixedSection):
     certificates: int = Field(default=1000, ge=0)
     """Noise draws of a robustness certificate. 0: no certificates."""
     bound: Bound = "pixeldp"
-    """How a certificate is computed from the draws. smoothing: never smaller, of the same noise."""
+    """How a certificate is computed. smoothing: from the same draws as pixeldp, and never smaller. ibp: by interval
+    bounds, of networks without noise. auto: smoothing where there is noise, ibp where there is none."""
+    votes: Votes = "soft"
+    """What is estimated from the draws: mean probabilities (soft) or shares of votes (hard)."""
+    error: float = Field(default=0.05, gt=0, lt=1)
+    """The probability that a record's certificate from draws is wrong."""
     certified_norm: str | None = None
     """The norm of certified accuracy. None: that of the attacks. A noise layer reaches farthest in its own norm."""
     certified_radius: float | None = Field(default=None, gt=0)
@@ -50,6 +56,8 @@ class AttackSection(FixedSection):
             radius=self.certified_radius or self.radius,
             bound=self.bound,
             draws=max(1, self.certificates),
+            votes=self.votes,
+            error=self.error,
         )
         return ball if self.certificates else None
 

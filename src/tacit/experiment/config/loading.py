@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tacit.errors import ConfigError
 from tacit.experiment.config.changes import override, parsed, placed
@@ -19,6 +19,8 @@ from tacit.experiment.files import Plain, read
 from tacit.presets import PRESETS, REFERENCE, REPRODUCTION
 from tacit.privacy.vault.sources.declared import open_declared
 from tacit.words import nearest
+
+C = TypeVar("C", bound=Config)
 
 SWEEP = "sweep.yaml"
 """The file of a sweep folder with the sweep's configuration."""
@@ -81,6 +83,19 @@ def load(what: str | Path | Mapping[str, Any], sets: Sequence[str] = ()) -> Conf
     """
     values = deepcopy(dict(what)) if isinstance(what, Mapping) else plain(what)
     return checked(override(values, parsed(sets)))
+
+
+def load_as(kind: type[C], what: str | Path | Mapping[str, Any]) -> C:
+    """The configuration that `load` finds, if it is of one kind.
+
+    Raises:
+        ConfigError: Also if it is of another kind.
+    """
+    config = load(what)
+    if not isinstance(config, kind):
+        why = "has an end" if kind is Endless else "is not a single run"
+        raise ConfigError(f"{what} is of the kind {config.kind!r} and {why}; use the command that is for it")
+    return config
 
 
 def checked(values: Mapping[str, Any]) -> Config | Accumulation | Sweep:

@@ -15,7 +15,8 @@ from typing import Any
 from tacit.data.stream import Stream, StreamInfo
 from tacit.errors import ConfigError
 from tacit.experiment.config.endless_config import Endless
-from tacit.experiment.config.loading import load
+from tacit.experiment.config.loading import load_as
+from tacit.experiment.process import available_cores, threads
 from tacit.experiment.progress import OnEvent, Stop, ignore, notify, stop_on_ctrl_c
 from tacit.experiment.runs import charged_ledger, location
 from tacit.experiment.runs.charged_ledger import UnitCap
@@ -24,8 +25,7 @@ from tacit.experiment.runs.endless_folder import EndlessFolder
 from tacit.experiment.runs.evaluation import Evaluation, NoTests, PublicTests
 from tacit.experiment.runs.finite_and_endless import EndlessLoop
 from tacit.experiment.runs.held_out import HeldOutTasks
-from tacit.experiment.runs.resolver import check_sources, make_budget, make_learner, open_stream
-from tacit.experiment.runs.runner import Streams, available_cores, features_at, threads
+from tacit.experiment.runs.resolver import Streams, check_sources, features_at, make_budget, make_learner, open_stream
 from tacit.learners.base.callbacks import Callback
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.rehearsal import rehearse
@@ -96,10 +96,10 @@ def run_endless(
         ConfigError: The configuration, the folder or the ledger cannot be used; nothing is charged.
         Stopped: A stop was requested; the stream can be resumed.
     """
-    config = config if isinstance(config, Endless) else _loaded(config)
+    config = config if isinstance(config, Endless) else load_as(Endless, config)
     run_folder, stop, progress = EndlessFolder(path=Path(folder)), stop or Stop(), progress or ignore
     if resume or moved or data is not None:
-        location.reopen_memory(run_folder, moved=moved, ledger=ledger, data=data)
+        location.check_location(run_folder, moved=moved, ledger=ledger, data=data)
         config = Endless.of(location.with_data(config, data).plain())
     seed = config.seeds[0]
     seed_folder = run_folder.seed(seed)
@@ -179,10 +179,3 @@ def _endless(info: StreamInfo) -> StreamInfo:
             "one (data.scenario = 'drifting')"
         )
     return info
-
-
-def _loaded(what: str | Path | Mapping[str, Any]) -> Endless:
-    config = load(what)
-    if not isinstance(config, Endless):
-        raise ConfigError(f"{what} is of the kind {config.kind!r} and has an end; use the command that is for it")
-    return config

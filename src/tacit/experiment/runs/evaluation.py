@@ -83,7 +83,7 @@ class Evaluation(ABC):
         """Refuse a started learner whose accuracy cannot be measured in this way."""
         if self.charges() and learner.representative_plan(learner.stream_.tasks[0]) is not None:
             raise ConfigError(
-                f"{type(learner).__name__} chooses what it reads as it goes (behind a Rényi filter), so its accuracy "
+                f"{type(learner).__name__} chooses its plans adaptively (behind a Rényi filter), so its accuracy "
                 "cannot be a charged query on the same records; give a public test set, or evaluation.test = 'none'"
             )
 

@@ -88,7 +88,7 @@ class SeedFolder:
                 except OSError:
                     if time.monotonic() > until:
                         raise ConfigError(
-                            f"another process is at work on {self.path}; wait for it to end, or stop it"
+                            f"another process is using {self.path}; wait for it to end, or stop it"
                         ) from None
                     time.sleep(0.1)
             yield

@@ -15,14 +15,14 @@ from tacit.experiment.files import write, write_json
 from tacit.experiment.runs.folder import RunFolder
 
 
-def settle(folder: RunFolder) -> None:
+def record_location(folder: RunFolder) -> None:
     """Record that the folder belongs where it is now."""
     known = _environment(folder)
     if known.get("folder") != str(folder.path.resolve()):
         write_json(folder.path / "environment.json", known | {"folder": str(folder.path.resolve())})
 
 
-def reopen_memory(folder: RunFolder, *, moved: bool, ledger: str | Path | None, data: str | Path | None) -> None:
+def check_location(folder: RunFolder, *, moved: bool, ledger: str | Path | None, data: str | Path | None) -> None:
     """Refuse to resume a folder that was moved unless `moved` says so; otherwise record its new location."""
     if not folder.has_run:
         if moved or data is not None:
@@ -40,7 +40,7 @@ def reopen_memory(folder: RunFolder, *, moved: bool, ledger: str | Path | None, 
         _refuse(folder, Path(str(made)), begun, charged, moved=moved)
     if data is not None:
         write(folder.path / "config.yaml", with_data(begun, data).to_yaml())
-    settle(folder)
+    record_location(folder)
 
 
 def with_data(config: Config, data: str | Path | None) -> Config:

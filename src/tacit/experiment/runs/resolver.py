@@ -3,6 +3,7 @@
 Configurations import nothing of this: they are read, checked and written without a stream, a learner or a vault.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from tacit.experiment.config.setting_types import parameters
 from tacit.experiment.config.tuned import CERTIFIED_AS, TunedSection
 from tacit.experiment.features.feature_files import check_file
 from tacit.experiment.features.features import Place, of_set, of_stream
+from tacit.experiment.progress import OnEvent, Stop
 from tacit.experiment.runs.evaluation import ChargedQueries, Evaluation, NoTests, PublicTests
+from tacit.experiment.runs.folder import SeedFolder
 from tacit.experiment.runs.labels import DeclaredSets, LearnedSets, SetsFromData, declare_labels
 from tacit.learners import find
 from tacit.learners.base.learner import Learner
@@ -25,6 +28,9 @@ from tacit.learners.base.networks import NamedNetwork
 from tacit.privacy.accounting.budget import Budget, Unit
 from tacit.privacy.vault.sources.declared import open_declared
 from tacit.privacy.vault.vault import Vault
+
+Streams = Callable[[int], Stream]
+"""Gives the stream of a seed."""
 
 
 def make_budget(section: BudgetSection, unit: str) -> Budget:
@@ -86,6 +92,11 @@ def make_evaluation(section: EvaluationSection, stream: Stream, vault: Vault, bu
     if source == "charged":
         return ChargedQueries(stream=stream.info, vault=vault, budget=budget, share=section.share)
     return PublicTests(stream, budget) if source == "public" else NoTests(stream.info, budget)
+
+
+def features_at(config: Config, folder: SeedFolder, progress: OnEvent, stop: Stop) -> Place:
+    """Where features are computed, and where those of private records are kept until their task is settled."""
+    return Place(device=config.device, private=folder.features, progress=progress, stop=stop)
 
 
 def open_stream(data: DataSection, seed: int, place: Place = Place()) -> Stream:

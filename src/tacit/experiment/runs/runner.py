@@ -5,40 +5,29 @@ twice; so does a run that learns some tasks at a time (`until`). Where resuming 
 release of each seed, and `tacit.learners.base.task_loop` repeats an unfinished task with the same random bits.
 """
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from tacit.data.stream import Stream, StreamInfo
 from tacit.errors import ConfigError
 from tacit.experiment.config.config import Config
-from tacit.experiment.config.loading import for_seed, load
-from tacit.experiment.features.features import Place, published_notices
+from tacit.experiment.config.loading import for_seed, load_as
+from tacit.experiment.features.features import published_notices
 from tacit.experiment.files import write_json
+from tacit.experiment.process import available_cores, threads
 from tacit.experiment.progress import Event, OnEvent, Stop, ignore, notify, stop_on_ctrl_c
 from tacit.experiment.runs import charged_ledger, location, run_summary
-from tacit.experiment.runs.arrival import arrivals, nothing_new
-from tacit.experiment.runs.arrival import write as write_arrivals
-from tacit.experiment.runs.charged_ledger import Cap, UnitCap
-from tacit.experiment.runs.checks import corrected, refuse_spent
-from tacit.experiment.runs.evaluation import query_notice
+from tacit.experiment.runs.charged_ledger import UnitCap
 from tacit.experiment.runs.finite_and_endless import FiniteLoop
-from tacit.experiment.runs.folder import RunFolder, SeedFolder
+from tacit.experiment.runs.folder import RunFolder
 from tacit.experiment.runs.planning import SeedPlan
-from tacit.experiment.runs.resolver import check_sources, make_budget, open_stream
+from tacit.experiment.runs.preparation import Preparation
+from tacit.experiment.runs.resolver import Streams, features_at, open_stream
 from tacit.experiment.runs.run_summary import RunSummary
 from tacit.experiment.runs.workers import run_workers
 from tacit.learners.base.callbacks import Callback
 from tacit.learners.base.task_loop import Clock
 from tacit.privacy.vault import Vault
-from tacit.words import nearest
-
-Streams = Callable[[int], Stream]
-"""Gives the stream of a seed."""
 
 
 def run(
@@ -90,62 +79,30 @@ def run(
         BudgetExceeded: The ledger has no room for the run.
         Stopped: A stop was requested; the run can be resumed.
     """
-    config = config if isinstance(config, Config) else loaded(config)
+    config = config if isinstance(config, Config) else load_as(Config, config)
     if config.kind != "run":
         raise ConfigError(f"{config.name} is of the kind {config.kind!r}: it has no end; use run_endless, or tacit run")
     for seed in config.seeds:
         for_seed(config, seed)  # a wrong setting of one seed is refused before the first begins
     run_folder, stop, progress = RunFolder(path=Path(folder)), stop or Stop(), progress or ignore
     if resume or moved or data is not None:
-        location.reopen_memory(run_folder, moved=moved, ledger=ledger, data=data)
+        location.check_location(run_folder, moved=moved, ledger=ledger, data=data)
         config = location.with_data(config, data)
     cores = available_cores()
     at_once = 1 if stream is not None or callback is not None else max(1, min(processes or cores, len(config.seeds)))
-    if stream is None and not run_folder.has_run:
-        check_sources(config.data)
-    first = _first_stream(config, stream)
-    info = None if first is None else first.info
-    goal = None if until is None else _goal(until, (first or open_stream(config.data, config.seeds[0])).info)
-    book = charged_ledger.checked_ledger(
-        config, info, run_folder.ledger().get("path") if ledger is None and resume else ledger
-    )
-    there: tuple[str, ...] | None = None
-    cap: Cap | None = None
-    if first is not None and book is not None:  # the data is private
-        if not run_folder.finished and (resume or not run_folder.has_run):
-            there = arrivals(first, run_folder, until=goal, arrived=arrived)
-            goal = len(there) if goal is None and len(there) < len(first) else goal
-        if not run_folder.has_run:
-            refuse_spent(first.info, book)
-    if run_folder.finished and arrived:
-        raise ConfigError(
-            f"--arrived {arrived[0]}: all tasks that {run_folder.path} was begun with are learned, so nothing was read "
-            "or charged; declare all months that are to come before a run begins"
-        )
-    if first is not None and book is not None and (not run_folder.has_run or not book.exists()):
-        cap = charged_ledger.cap_of_new(book, first.info, make_budget(config.budget, first.info.unit), unit_cap)
     if config.threads is None and not run_folder.has_run:
         config = config.model_copy(update={"threads": max(1, cores // at_once)})
+    prepared = Preparation.of(
+        config, run_folder, ledger=ledger, resume=resume, until=until, arrived=arrived, streams=stream,
+        unit_cap=unit_cap,
+    )  # fmt: skip
     with run_folder.unless_refused(config.seeds):
-        begun = run_folder.has_run
-        if begun and resume and first is not None and book is not None:
-            corrected(config, run_folder, first.info)
-        config = run_folder.begin(config, resume=resume)
-        if there is not None and not begun:
-            write_arrivals(run_folder, there)
-        learned = min(run_folder.seed(seed).tasks_learned for seed in config.seeds)
-        if run_folder.finished or (goal is not None and learned >= goal):
-            if until is None and goal is not None and first is not None:
-                raise ConfigError(nothing_new(first.info, goal))
+        config = prepared.begin()
+        if prepared.nothing_to_learn():
             if until is not None:
                 notify(progress, f"{until} is learned already; nothing was read, learned or charged")
             return run_summary.read(config, run_folder)
-        if first is not None and book is not None:
-            charged_ledger.write_planned_ledger(book, run_folder)  # the process may be killed before the ledger is made
-            write_arrivals(run_folder, there or ())
-            measured = _check_workable(config, run_folder, first, book, cap, goal)
-            charged_ledger.write_ledger_reference(book, run_folder, cap)
-            notify(progress, *charged_ledger.notices(config, first.info, book, cap), *measured)
+        prepared.connect_ledger(config, progress)
         if stream is None:
             notify(progress, *published_notices(config.data.sources, config.data.features))
 
@@ -157,40 +114,17 @@ def run(
         with stop_on_ctrl_c(stop):
             if stream is None and callback is None and (at_once > 1 or separate):
                 run_workers(
-                    run_folder.path, config.seeds, ledger=book, goal=goal, threads=config.threads or 1,
-                    processes=at_once, progress=report, stop=stop,
+                    run_folder.path, config.seeds, ledger=prepared.ledger, goal=prepared.goal,
+                    threads=config.threads or 1, processes=at_once, progress=report, stop=stop,
                 )  # fmt: skip
             else:
                 for seed in config.seeds:
                     run_seed(
-                        run_folder.path, seed, ledger=book, goal=goal, progress=report, stop=stop, stream=stream,
-                        callback=callback,
+                        run_folder.path, seed, ledger=prepared.ledger, goal=prepared.goal, progress=report, stop=stop,
+                        stream=stream, callback=callback,
                     )  # fmt: skip
-    write_json(run_folder.path / "ledger.json", _ledger_reference(config, run_folder, book))
+    write_json(run_folder.path / "ledger.json", _ledger_reference(config, run_folder, prepared.ledger))
     return run_summary.finish(config, run_folder)
-
-
-def _check_workable(
-    config: Config, run_folder: RunFolder, stream: Stream, ledger: Path, cap: Cap | None, goal: int | None
-) -> list[str]:
-    """Refuse a run on private data whose plans do not fit the ledger, or whose learner fails on synthetic records.
-
-    Nothing is read or charged, and no ledger is made: a run that is refused leaves none. Returns how precisely accuracy
-    will be measured, in words, where it is a charged query."""
-    seed = config.seeds[0]
-    with charged_ledger.preview(ledger, cap) as book, threads(config.threads or 1):
-        plan = SeedPlan(for_seed(config, seed), run_folder.seed(seed), stream, Vault(book))
-        plan.fit_budget()
-        plan.rehearse(goal)
-        return [] if (noise := plan.evaluation.noise) is None else [query_notice(noise)]
-
-
-def loaded(what: str | Path | Mapping[str, Any]) -> Config:
-    """The configuration of one run that a preset, a file or plain values give."""
-    config = load(what)
-    if not isinstance(config, Config):
-        raise ConfigError(f"{what} is of the kind {config.kind!r} and not a single run; use the command that is for it")
-    return config
 
 
 def run_seed(
@@ -229,45 +163,9 @@ def run_seed(
             folder.clear()
 
 
-def features_at(config: Config, folder: SeedFolder, progress: OnEvent, stop: Stop) -> Place:
-    """Where features are computed, and where those of private records are kept until their task is settled."""
-    return Place(device=config.device, private=folder.features, progress=progress, stop=stop)
-
-
-def available_cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _first_stream(config: Config, stream: Streams | None) -> Stream | None:
-    """The stream of the first seed, if it may be private. Named data sets are public, and are opened by their seeds."""
-    if stream is not None:
-        return stream(config.seeds[0])
-    return open_stream(config.data, config.seeds[0]) if config.data.scenario == "declared" else None
-
-
-def _goal(until: str, info: StreamInfo) -> int:
-    """The number of tasks up to the one of this name."""
-    names = [task.name for task in info.tasks]
-    if until not in names:
-        raise ConfigError(f"the stream {info.name!r} has no task {until!r} to learn up to; {nearest(until, names)}")
-    return names.index(until) + 1
-
-
 def _ledger_reference(config: Config, run_folder: RunFolder, ledger: Path | None) -> dict[str, Any]:
     """`ledger.json`: the lasting ledger and its head, or the heads of the throw-away ledgers."""
     if ledger is not None:
         return charged_ledger.ledger_reference(ledger)
     heads = {str(seed): run_summary.SeedLog.read(run_folder.seed(seed)).end["ledger"] for seed in config.seeds}
     return {"kind": "throw-away, the data is declared public", "seeds": heads}
-
-
-@contextmanager
-def threads(number: int) -> Iterator[None]:
-    """Limits torch to `number` threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

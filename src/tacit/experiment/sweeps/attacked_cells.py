@@ -15,8 +15,8 @@ from pathlib import Path
 from tacit.errors import OUT_OF_MEMORY, TacitError, is_out_of_memory
 from tacit.experiment.attacks.attacked import attack_run, kept
 from tacit.experiment.config.attack_section import AttackSection
+from tacit.experiment.process import available_cores
 from tacit.experiment.progress import OnEvent, Stop, Stopped, notify
-from tacit.experiment.runs.runner import available_cores
 from tacit.experiment.runs.workers import KILLED, WorkerError
 from tacit.experiment.sweeps.cell import Cell
 from tacit.experiment.sweeps.side_by_side import Slot, short_of_memory, side_by_side

@@ -139,7 +139,7 @@ def _beside(
             table.add_row(f"{reference.title}: {what}", *(one[place] for one in papers))
     if any(cell.compared for cell in cells):
         table.add_row(P, *_p(cells))
-    table.add_row("ε claimed, per task / in all", *(_claimed(one.metrics) for one in found))
+    table.add_row("ε claimed (task / total)", *(_claimed(one.metrics) for one in found))
     table.add_row(Text("ε certified", style="bold"), *(_certified(one.metrics) for one in found))
     return table
 
@@ -150,7 +150,7 @@ def _lines(
     compared = any(cell.compared for cell in cells)
     columns = ["", "average accuracy", "forgetting", *([P] if compared else [])]
     columns += [] if reference is None else [f"{reference.title}: accuracy", "forgetting"]
-    table = Table(*columns, "ε claimed, per task / in all", "ε certified", box=None, padding=(0, 2, 0, 0))
+    table = Table(*columns, "ε claimed (task / total)", "ε certified", box=None, padding=(0, 2, 0, 0))
     _whole_words(table, *names)
     for name, cell, one, p in zip(names, cells, found, _p(cells), strict=True):
         if one is None:

@@ -24,11 +24,12 @@ from tacit.experiment.config.changes import override
 from tacit.experiment.config.config import Config, Sweep
 from tacit.experiment.config.loading import SWEEP, checked, plain
 from tacit.experiment.files import write, write_csv
+from tacit.experiment.process import available_cores
 from tacit.experiment.progress import OnEvent, Stop, Stopped, ignore, notify, stop_on_ctrl_c
 from tacit.experiment.runs.folder import RunFolder
 from tacit.experiment.runs.record_counts import COLUMNS
 from tacit.experiment.runs.resolver import check_sources, open_stream
-from tacit.experiment.runs.runner import available_cores, run
+from tacit.experiment.runs.runner import run
 from tacit.experiment.sweeps.attacked_cells import attack_cells
 from tacit.experiment.sweeps.cell import DONE, Cell
 from tacit.experiment.sweeps.reference import reference

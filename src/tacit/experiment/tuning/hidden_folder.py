@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tacit.errors import ConfigError
 from tacit.experiment.runs.folder import RunFolder
-from tacit.experiment.runs.location import settle
+from tacit.experiment.runs.location import record_location
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class HiddenFolder:
             target.mkdir(mode=0o700)
             for path in private.iterdir():
                 shutil.move(path, target / path.name)
-        settle(RunFolder(path=self.folder))
+        record_location(RunFolder(path=self.folder))
         now = time.time()
         for path in (self.folder, *self.folder.rglob("*")):
             os.utime(path, (now, now))

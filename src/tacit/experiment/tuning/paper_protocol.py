@@ -21,8 +21,8 @@ from tacit.experiment.config.config import Config
 from tacit.experiment.config.loading import with_settings
 from tacit.experiment.features.features import Place
 from tacit.experiment.progress import OnEvent, Stop, notify
-from tacit.experiment.runs.resolver import make_budget, open_stream
-from tacit.experiment.runs.runner import Streams, run
+from tacit.experiment.runs.resolver import Streams, make_budget, open_stream
+from tacit.experiment.runs.runner import run
 from tacit.experiment.tuning.search import LOG, Trial, TuningResult, best, planner, search
 from tacit.experiment.tuning.space import Settings, Space
 

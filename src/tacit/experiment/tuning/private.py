@@ -27,6 +27,7 @@ from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import ConfigError, LearnerError
 from tacit.experiment.config.config import Config
 from tacit.experiment.config.loading import with_settings
+from tacit.experiment.process import available_cores
 from tacit.experiment.progress import OnEvent, Stop, notify
 from tacit.experiment.runs import charged_ledger
 from tacit.experiment.runs.arrival import write as write_arrivals
@@ -36,8 +37,7 @@ from tacit.experiment.runs.evaluation import PublicTests
 from tacit.experiment.runs.finite_and_endless import FiniteLoop
 from tacit.experiment.runs.folder import RunFolder, refuse_full
 from tacit.experiment.runs.planning import SeedPlan
-from tacit.experiment.runs.resolver import make_budget, make_learner, open_stream
-from tacit.experiment.runs.runner import Streams, available_cores, features_at
+from tacit.experiment.runs.resolver import Streams, features_at, make_budget, make_learner, open_stream
 from tacit.experiment.tuning.hidden_folder import HiddenFolder
 from tacit.experiment.tuning.search import TuningResult, planner, save
 from tacit.experiment.tuning.space import Settings, Space

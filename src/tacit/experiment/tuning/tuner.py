@@ -21,14 +21,14 @@ from typing import Any, Literal
 from tacit.data.stream import Stream
 from tacit.errors import ConfigError, TacitError
 from tacit.experiment.config.config import Config
-from tacit.experiment.config.loading import plain, with_settings
+from tacit.experiment.config.loading import load_as, plain, with_settings
 from tacit.experiment.features.features import Place
 from tacit.experiment.files import lines, read_json, write_json
 from tacit.experiment.progress import OnEvent, Stop, Stopped, ignore, stop_on_ctrl_c
 from tacit.experiment.runs.charged_ledger import UnitCap
 from tacit.experiment.runs.folder import refuse_full
-from tacit.experiment.runs.resolver import open_stream
-from tacit.experiment.runs.runner import Streams, loaded, run
+from tacit.experiment.runs.resolver import Streams, open_stream
+from tacit.experiment.runs.runner import run
 from tacit.experiment.tuning import paper_protocol, private
 from tacit.experiment.tuning.search import LOG, SAMPLERS, Sampler, TuningResult, best, optuna_module, save, search
 from tacit.experiment.tuning.space import Settings, Space
@@ -84,7 +84,7 @@ def tune(
     Raises:
         ConfigError: There is no space, it does not fit the configuration, or the folder holds another search.
     """
-    config = config if isinstance(config, Config) else loaded(config)
+    config = config if isinstance(config, Config) else load_as(Config, config)
     place, told, stop = Path(folder), progress or ignore, stop or Stop()
     if protocol is not None:
         if space is not None or how != "public-proxy":
@@ -193,7 +193,7 @@ def _public(
     if proxy is not None:
         values = proxy if isinstance(proxy, Mapping) else plain(proxy)
         base = values["base"] if values.get("kind") == "sweep" else values
-        source = loaded(base if isinstance(base, Mapping) else plain(base))
+        source = load_as(Config, base if isinstance(base, Mapping) else plain(base))
         data, stream = source.data, None
 
     def opened(seed: int) -> Stream:

@@ -25,7 +25,7 @@ from tacit.errors import LearnerError, PlanError
 from tacit.learners.adaptive.limits import Room
 from tacit.learners.base.callbacks import Step
 from tacit.learners.base.estimator import as_rows
-from tacit.learners.base.gradient import at, rounded_up
+from tacit.learners.base.gradient import at
 from tacit.learners.base.inference import answer, share_right
 from tacit.learners.baselines.naive import NaiveDPSGD
 from tacit.privacy.accounting.budget import Adjacency
@@ -34,6 +34,7 @@ from tacit.privacy.accounting.filters import RenyiFilter
 from tacit.privacy.vault import Block, GradientPlan, Grant, SumPlan, Vault
 from tacit.privacy.vault.intake.fingerprint import fingerprint
 from tacit.privacy.vault.intake.isolation import is_random
+from tacit.words import rounded_up
 
 PARTS = ("train", "watch")
 
@@ -75,7 +76,8 @@ class AdaptiveDPSGD(NaiveDPSGD):
     most: float = 4.0
     """Largest noise, as a multiple of the initial noise; a segment that does not fit with it is not started."""
     watch_on: Literal["public", "charged"] = "charged"
-    """Where accuracy is measured: on public records (`show`), or on held-out units that are charged for the queries."""
+    """Where accuracy is measured: on public records (`receive_public_records`), or on held-out units that are
+    charged for the queries."""
     watch_share: float = 0.1
     """charged: share of the task's units that are held out for the accuracy and never trained on."""
     by_size: bool = False
@@ -138,7 +140,8 @@ class AdaptiveDPSGD(NaiveDPSGD):
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         if self.watch_on == "public" and not hasattr(self, "shown_"):
             raise LearnerError(
-                "watch_on = 'public' needs public records like the task's: show(X, y) them first, or use 'charged'"
+                "watch_on = 'public' needs public records like the task's: call receive_public_records(X, y) first, or "
+                "use 'charged'"
             )
         vault.remaining_budget(block)  # a committed block is refused before it is cut
         train, watch = (block, None) if self.watch_on == "public" else self._cut(block, vault)
@@ -201,6 +204,7 @@ class AdaptiveDPSGD(NaiveDPSGD):
         sums = [torch.zeros_like(p) for p in trained]
         for step in grant:
             self.report(Step(task=task, step=done + step, of=total))
+            self.set_rate(optimizer, task, step=done + step, of=total)
             self.update(optimizer, grant.gradient())
             torch._foreach_add_(sums, [p.detach() for p in trained])
         return [value / grant.plan.steps for value in sums]
@@ -277,7 +281,7 @@ class AdaptiveDPSGD(NaiveDPSGD):
             raise LearnerError(f"power must be > 0 and usual_size ≥ 1, got {self.power} and {self.usual_size}")
         if self.budget.adjacency is Adjacency.REPLACE_ONE:
             raise LearnerError(
-                "noise that is chosen as one goes cannot be accounted for under replace-one (its filter needs a Rényi "
+                "noise that is chosen adaptively cannot be accounted for under replace-one (its filter needs a Rényi "
                 "bound, and Poisson sampling has no Rényi bound under replace-one); use budget.adjacency = "
                 "'add-or-remove', or NaiveDPSGD, whose plan is fixed"
             )

@@ -43,7 +43,8 @@ class MeteredGD(Learner):
 
     Reference: Feldman & Zrnic 2021.
     Claim: none.
-    Certified: α·ρ at every Rényi order α, however much of it was spent.
+    Certified: for each unit, over all tasks that read its block, (α, αρ)-RDP at every order α, whether or not the unit
+    spent all of it.
     """
 
     steps: int = 30

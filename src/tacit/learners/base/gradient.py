@@ -15,9 +15,11 @@ from tacit.errors import LearnerError, PlanError
 from tacit.learners.base.callbacks import Step
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.public_figures import Consumption
+from tacit.models.interval import with_progress
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.budget import Budget
 from tacit.privacy.vault import GradientPlan, Grant
+from tacit.words import rounded_up
 
 T = TypeVar("T")
 Each: TypeAlias = T | Sequence[T]
@@ -39,6 +41,8 @@ class GradientSettings:
     a smaller task."""
     lr: Each[float] = 0.1
     """Learning rate."""
+    decay: Literal["none", "linear"] = "none"
+    """linear: the learning rate falls in a straight line, from `lr` at a task's first step to 0 after its last."""
     rule: Literal["sgd", "adam"] = "sgd"
     """Optimizer; its state is reset in every task."""
     momentum: float = 0.0
@@ -49,6 +53,9 @@ class GradientSettings:
     """Clipping rule, a name of `tacit.gradients`."""
     noise: Each[float] | None = None
     """Noise multiplier. None: the least that the budget allows."""
+    shrink: float = 0.0
+    """How much every weight is moved towards 0 after a step, times the learning rate (soft threshold; not biases). It
+    takes noise out of weights that no record needs, at no privacy cost."""
     average: float = 0.0
     """Share of a task's last steps whose weights are averaged for its release: less noise at no privacy cost."""
 
@@ -102,6 +109,8 @@ class GradientSettings:
             raise LearnerError(f"rule must be 'sgd' or 'adam', got {self.rule!r}")
         if self.rule == "adam" and self.momentum:
             raise LearnerError(f"momentum must be 0 with rule='adam', got {self.momentum:g}; Adam has its own")
+        if self.decay not in ("none", "linear"):
+            raise LearnerError(f"decay must be 'none' or 'linear', got {self.decay!r}")
         if (self.steps is None) == (self.epochs is None):
             raise LearnerError(
                 f"give either steps or epochs, got steps={self.steps} and epochs={self.epochs}; set the other to None"
@@ -141,6 +150,12 @@ class GradientSettings:
             return torch.optim.Adam(trained, lr=lr)
         return torch.optim.SGD(trained, lr=lr, momentum=self.momentum if momentum is None else momentum)
 
+    def set_rate(self, optimizer: torch.optim.Optimizer, task: TaskInfo, *, step: int, of: int) -> None:
+        """Set the learning rate for a step of a task, as `decay` says."""
+        if self.decay == "linear":
+            for group in optimizer.param_groups:
+                group["lr"] = at(self.lr, task, "lr") * (1 - step / of)
+
 
 @dataclass(kw_only=True, eq=False)
 class GradientLearner(GradientSettings, Learner):
@@ -165,12 +180,29 @@ class GradientLearner(GradientSettings, Learner):
         """How many times one unit may meet the plan of a task: once in each task that it is in."""
         return self.stream_.tasks_per_unit
 
-    def training_steps(self, grant: Grant, task: TaskInfo) -> Iterator[int]:
-        """Iterates over the steps of a grant; after the last one the averaged weights are put into the model."""
+    def training_steps(
+        self, grant: Grant, task: TaskInfo, optimizer: torch.optim.Optimizer | None = None
+    ) -> Iterator[int]:
+        """Iterates over the steps of a grant; after the last one the averaged weights are put into the model.
+
+        Args:
+            grant: The grant.
+            task: Public facts of the task.
+            optimizer: Its learning rate is set before each step; needed with `decay`.
+
+        Raises:
+            LearnerError: The learning rate decays, and there is no optimizer.
+        """
+        if optimizer is None and self.decay != "none":
+            raise LearnerError(
+                f"decay = {self.decay!r} needs training_steps(grant, task, optimizer); pass the optimizer"
+            )
         steps = grant.plan.steps
         average = AveragedWeights(self.model_, share=self.average, steps=steps, first=grant.step)
-        for step in grant:
+        for step in with_progress(self.model_, iter(grant), steps):
             self.report(Step(task=task, step=step, of=steps))
+            if optimizer is not None:
+                self.set_rate(optimizer, task, step=step, of=steps)
             yield step
             average.add(step)
         average.apply()
@@ -185,6 +217,17 @@ class GradientLearner(GradientSettings, Learner):
             if parameter.requires_grad:
                 parameter.grad = gradient[name]
         optimizer.step()
+        if self.shrink:
+            soft_threshold(optimizer, self.shrink)
+
+
+def soft_threshold(optimizer: torch.optim.Optimizer, shrink: float) -> None:
+    """Moves the weights of matrices and kernels towards 0 by at most the learning rate times `shrink`."""
+    with torch.no_grad():
+        for group in optimizer.param_groups:
+            for weight in group["params"]:
+                if weight.dim() > 1:
+                    weight.copy_(torch.nn.functional.softshrink(weight, group["lr"] * shrink))
 
 
 class AveragedWeights:
@@ -243,12 +286,6 @@ def affordable(plan: GradientPlan, budget: Budget, times: int) -> GradientPlan:
         f"{plan.steps} steps at rate {plan.rate:.4g} with noise {plan.noise:g} do not fit {budget}; it takes noise ≥ "
         f"{rounded_up(noise)}, {fewer}or a smaller batch"
     )
-
-
-def rounded_up(value: float) -> str:
-    """The value with four digits, rounded up."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    return f"{math.ceil(value / unit) * unit:.6g}"
 
 
 def by_moments(plan: GradientPlan, delta: float, max_order: int = 32) -> float:

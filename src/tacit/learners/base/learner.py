@@ -41,6 +41,8 @@ from tacit.learners.base.release import Release
 from tacit.learners.base.settings import Stored
 from tacit.memory import Memory
 from tacit.models.devices import check_device
+from tacit.models.interval import Interval, robust_loss
+from tacit.models.smoothed import Smoothed, smoothed_loss
 from tacit.privacy.accounting.budget import Budget
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Block, GradientPlan, Loss, Vault
@@ -87,7 +89,9 @@ class Learner(ABC):
     claim: ClassVar[str] = "none"
     """The paper's formula."""
     certifies: ClassVar[str]
-    """What tacit stands behind, in words."""
+    """The certified bound, in words."""
+    supports_bounds: ClassVar[bool] = True
+    """Whether it follows `loss`, so that its network may be trained by interval bounds or on noisy copies."""
     remembers: ClassVar[bool] = True
     """Whether later tasks may read a task's records."""
     ranges: ClassVar[Mapping[str, Range]] = {}
@@ -136,6 +140,11 @@ class Learner(ABC):
         self.labels_ = stream.labels
         self.tasks_: tuple[TaskInfo, ...] = ()
         self.model_ = self.build()
+        if isinstance(self.model_, Interval | Smoothed) and not self.supports_bounds:
+            raise LearnerError(
+                f"{type(self).__name__} has a loss of its own, which {type(self.model_).__name__} cannot be part of; "
+                "use NaiveDPSGD, RoutedExperts or Pool"
+            )
         self.loss_ = self.loss()
 
     def learn(self, task: TaskInfo, block: Block, vault: Vault) -> Release:
@@ -145,6 +154,9 @@ class Learner(ABC):
             task: The public facts of the task; it must be the next one that was planned.
             block: The handle of its records.
             vault: The vault that holds them.
+
+        Returns:
+            The release after this task, with the certificate of the stream.
 
         Raises:
             BudgetExceeded: What the method reads does not fit in the budget.
@@ -222,7 +234,7 @@ class Learner(ABC):
 
     @property
     def needs_public_records(self) -> bool:
-        """Whether it looks at public records of a task while it learns; `show` gives them."""
+        """Whether it looks at public records of a task while it learns; `receive_public_records` takes them."""
         return False
 
     def receive_public_records(self, X: Any, y: Any) -> None:
@@ -231,7 +243,7 @@ class Learner(ABC):
 
     @property
     def held_out_access(self) -> Literal["public", "charged"] | None:
-        """How it reads the tasks that are held out from the stream, if it does; `held` gives them."""
+        """How it reads the tasks that are held out from the stream, if it does; `receive_held_out` takes them."""
         return None
 
     def receive_held_out(self, blocks: Sequence[Block], vault: Vault) -> None:
@@ -388,8 +400,9 @@ class Learner(ABC):
         return deepcopy(self.network) if isinstance(self.network, nn.Module) else self.network(info)
 
     def loss(self) -> Loss:
-        """Cross-entropy; where the task is given at test and follows from the label, over the task's labels only."""
-        return masks.loss(self.stream_, self.device)
+        """Cross-entropy; where the task is given at test and follows from the label, over the task's labels only. With
+        interval bounds, of the record and of the worst case; with smoothing, the mean over noisy copies."""
+        return smoothed_loss(self.model_, robust_loss(self.model_, masks.loss(self.stream_, self.device)))
 
     def mask(self, task: TaskInfo) -> Tensor:
         """Which outputs belong to the task."""

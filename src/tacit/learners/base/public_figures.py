@@ -32,7 +32,7 @@ class Claimed:
     """What the paper's own formula gives after some tasks.
 
     Attributes:
-        per_task: ε of the task that loses most.
+        per_task: The largest ε of any task.
         total: ε over all tasks.
         delta: The δ of both.
     """

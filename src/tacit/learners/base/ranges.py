@@ -98,6 +98,7 @@ RANGES = {
     "scale": POSITIVE,
     "seed": NOT_NEGATIVE,
     "sharpness": NOT_NEGATIVE,
+    "shrink": NOT_NEGATIVE,
     "smooth": BELOW_ONE,
     "standardise": SHARE,
     "stay": FROM_ONE,

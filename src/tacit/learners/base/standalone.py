@@ -24,6 +24,9 @@ from tacit.privacy.vault import Vault
 def partial_fit(learner: Any, X: Any, y: Any, ids: Any = None, classes: Iterable[Any] | None = None) -> Any:
     """Learns the next planned task.
 
+    The charges are final when it returns. Call `save` at once if the release must outlive this process: a task that was
+    learned and not saved cannot be learned again.
+
     Pictures (channels, height, width) are bytes, which are divided by 255, or floats, which are taken as they are:
     a backbone reads [0, 1]. Other integers become floats. The type alone decides, here and in `predict`.
 

@@ -4,10 +4,11 @@
 and `Learner.partial_fit` all use it; the first two override what they do besides
 (`tacit.experiment.runs.finite_and_endless`).
 
-Resuming. A crash at any moment loses time only. Work is billed before it reads a record and stays resumable until the
-release is saved (`Vault.until_saved`): the same calls then find their unfinished grants by fingerprint, replay the same
-random bits and are billed nothing twice. A task whose release was saved before the crash is not learned again; `learn`
-and `settle` with `released=True` repeat only what follows the save.
+Resuming. A crash at any moment loses time only. Work is billed before it computes on records and stays resumable until
+the release is saved (`Vault.until_saved`): the same calls then find their unfinished grants by fingerprint, replay the
+same random bits and are billed nothing twice. A task whose release was saved before the crash is not learned again;
+`learn` and `settle` with `released=True` repeat only what follows the save. `partial_fit` saves nothing by itself: its
+grants count as released once it returns.
 """
 
 import time

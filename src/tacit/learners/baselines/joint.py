@@ -44,7 +44,7 @@ class Joint(GradientLearner):
         plan = self.plan(task)
         grant = vault.grant([Read(one) for one in self.blocks_], plan, self.model_, self.loss_, work=self.settings())
         optimizer = self.optimizer(task)
-        for _ in self.training_steps(grant, task):
+        for _ in self.training_steps(grant, task, optimizer):
             self.update(optimizer, grant.gradient())
         for one in self.blocks_:
             vault.drop(one)

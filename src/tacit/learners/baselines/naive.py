@@ -26,7 +26,7 @@ class NaiveDPSGD(GradientLearner):
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         grant = vault.grant(block, self.plan(task), self.model_, self.loss_, work=self.settings())
         optimizer = self.optimizer(task)
-        for _ in self.training_steps(grant, task):
+        for _ in self.training_steps(grant, task, optimizer):
             self.update(optimizer, grant.gradient())
         vault.drop(block)
 

@@ -31,7 +31,7 @@ class Moment:
 
 
 def eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """In single precision: the noise is far above it, and it takes half the time."""
+    """Computed in float32: the noise is much larger than its rounding, and it takes half the time."""
     values, basis = torch.linalg.eigh(matrix.float())
     return values.double(), basis.double()
 
@@ -43,7 +43,7 @@ def symmetric(width: int, generator: torch.Generator) -> Tensor:
 
 
 def centred(rows: Tensor) -> Tensor:
-    """Less their mean."""
+    """The rows minus their mean."""
     return rows - rows.mean(0)
 
 

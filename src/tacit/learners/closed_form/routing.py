@@ -10,6 +10,8 @@ from torch import Tensor
 from tacit.learners.closed_form.noisy_moment import Moment, eigen
 from tacit.learners.closed_form.ridge import spectrum
 
+NEGLIGIBLE = 1e-3
+"""A model with a smaller weight, and a larger one beside it, is left out of a mixture."""
 TRUST = 0.4
 """Ridge λ relative to the edge of the noise spectrum."""
 
@@ -75,7 +77,7 @@ def mixture(x: Tensor, trust: Tensor, answers: Callable[[Tensor, int], Tensor], 
 
     `answers(rows, number)` returns the probabilities of a model."""
     out = torch.zeros(len(x), labels, device=x.device)
-    weights = torch.where(trust >= trust.amax(1, keepdim=True).clamp(max=1e-3), trust, 0)
+    weights = torch.where(trust >= trust.amax(1, keepdim=True).clamp(max=NEGLIGIBLE), trust, 0)
     weights = weights / weights.sum(1, keepdim=True)
     for number in weights.sum(0).nonzero().squeeze(1).tolist():
         rows = weights[:, number].nonzero().squeeze(1)

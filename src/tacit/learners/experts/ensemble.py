@@ -63,6 +63,7 @@ class PEFTEnsemble(PerTaskModels, TaskWise):
 
     reference: ClassVar[str] = "Tobaben et al. 2025, Algorithm 2"
     certifies: ClassVar[str] = "a record: the DP-SGD plan of its own task, once"
+    supports_bounds: ClassVar[bool] = False
 
     def start(self, stream: StreamInfo) -> None:
         if self.aggregate not in ("argmax", "median", "entropy"):

@@ -3,6 +3,11 @@
 Each task makes two releases: an expert (DP-SGD) and a noisy sum of the task's L2-normalised inputs (one Gaussian
 release), which takes `router_share` of the budget. The rest is post-processing: the experts' probabilities are averaged
 with weights softmax(sharpness · cosine), where the cosine compares the input with the mean of each expert's task.
+
+`start_from="aligned"` is for tasks whose records differ by the order of their entries only, such as permuted MNIST or
+tables with unnamed columns: the order is found from the router's sums (`alignment`), each task continues from the last
+expert, and the new expert, moved to their orders, also replaces the earlier ones. It does not help where tasks differ
+in another way.
 """
 
 from collections.abc import Mapping
@@ -16,14 +21,18 @@ from torch import Tensor, nn
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, PlanError
 from tacit.learners.base.frozen_features import UnitNorm
-from tacit.learners.base.gradient import Each, rounded_up
+from tacit.learners.base.gradient import Each
 from tacit.learners.base.weights import State, trained
 from tacit.learners.closed_form.routing import entropy, logarithm, mixture
+from tacit.learners.experts.alignment import first_layer, matching, moved
 from tacit.learners.experts.merging import closest, merged
 from tacit.learners.experts.per_task_models import PerTaskModels
+from tacit.models.interval import Interval
 from tacit.models.lowrank import adapted
+from tacit.models.smoothed import Smoothed
 from tacit.privacy.accounting import calibrate, events
 from tacit.privacy.vault import Block, GradientPlan, SumPlan, Vault
+from tacit.words import rounded_up
 
 
 @dataclass(kw_only=True, eq=False)
@@ -49,6 +58,9 @@ class RoutedExperts(PerTaskModels):
     rank: int | None = None
     """Rank of the experts' low-rank updates: the first expert is a whole network, later ones train low-rank updates of
     its layers and its head. If None, every expert is a whole network."""
+    start_from: Literal["initial", "aligned"] = "initial"
+    """What an expert is trained from. initial: the same initial weights for every task. aligned: the last expert, its
+    first layer reordered to the new task, which needs router='prototypes'."""
     most: int | None = None
     """Largest number of experts; beyond it the two most similar are merged, without data. If None, no limit."""
 
@@ -63,23 +75,56 @@ class RoutedExperts(PerTaskModels):
             if value is not None and value < 1:
                 raise LearnerError(f"{name} must be a whole number ≥ 1, or None for no bound, got {value}")
         super().start(stream)
+        if self.rank is not None and isinstance(self.model_, Interval | Smoothed):
+            raise LearnerError(
+                f"low-rank updates have no interval bounds and no noisy copies, got rank={self.rank}; use whole "
+                "experts (rank=None)"
+            )
+        if self.start_from == "aligned":
+            self._check_alignment()
         self.of_task_: list[int] = []
         self.sums_: list[Tensor] = []
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         plan, look = self.plan(task), self.look()
         vault.commit({block: [plan, look] if self.router != "scores" else [plan]})
+        if self.start_from == "aligned":
+            self.sums_.append(self.sums(block, vault, look))  # before training: the order of entries follows from it
+            if self.experts_:
+                self.start_ = self.reordered(self.experts_[-1], -2, -1)
         expert = self.train(task, block, vault, plan, self.loss_)
-        if self.router != "scores":
-            self.sums_.append(vault.sums(block, look, by_label=self.router == "prototypes", through=UnitNorm().eval()))
+        if self.start_from != "aligned" and self.router != "scores":
+            self.sums_.append(self.sums(block, vault, look))
         vault.drop(block)
         if self.rank is not None and task.number == 0:
             self.model_ = adapted(self.model_, self.rank, self.seed)
             expert = self.start_ = trained(self.model_)
         self.of_task_.append(len(self.experts_))
         self.experts_.append(expert)
+        if self.start_from == "aligned":
+            self.experts_ = [*(self.reordered(expert, -1, n) for n in range(len(self.experts_) - 1)), expert]
         while self.most is not None and len(self.experts_) > self.most:
             self.merge()
+
+    def sums(self, block: Block, vault: Vault, look: SumPlan) -> Tensor:
+        """The router's noisy sum of the task, or of each of its labels."""
+        return vault.sums(block, look, by_label=self.router == "prototypes", through=UnitNorm().eval())
+
+    def reordered(self, expert: State, old: int, new: int) -> State:
+        """An expert of the task with sums `sums_[old]`, for records in the order of the task with `sums_[new]`."""
+        means = [self.sums_[number] / self.stream_.tasks[number % len(self.sums_)].size for number in (old, new)]
+        return moved(expert, first_layer(self.model_, self.stream_.shape), matching(*means))
+
+    def _check_alignment(self) -> None:
+        labels = {task.labels for task in self.stream_.tasks}
+        for wrong, fix in (
+            (self.router != "prototypes", "router='prototypes', whose sums tell the entries apart"),
+            (self.rank is not None or self.most is not None, "rank=None and most=None, because experts are whole"),
+            (len(labels) > 1, "tasks with the same labels in the same order"),
+        ):
+            if wrong:
+                raise LearnerError(f"start_from='aligned' needs {fix}; or use start_from='initial'")
+        first_layer(self.model_, self.stream_.shape)
 
     def look(self) -> SumPlan:
         """The plan of the router's sum."""
@@ -135,9 +180,12 @@ class RoutedExperts(PerTaskModels):
             entropies = [entropy(self.answers(x, number)) for number in range(len(self.of_task_))]
             return (-self.sharpness * torch.stack(entropies, 1)).softmax(1)
         unit = UnitNorm()(x)
-        means = [shrunk(sums, self.look().std) for sums in self.sums_]
-        cosines = [(unit @ mean.to(unit).T).amax(1) for mean in means]
+        cosines = [(unit @ mean.to(unit).T).amax(1) for mean in self.directions()]
         return (self.sharpness * torch.stack(cosines, 1)).softmax(1)
+
+    def directions(self) -> list[Tensor]:
+        """What the router compares an input with: for each task, the shrunk directions of its sums."""
+        return [shrunk(sums, self.look().std) for sums in self.sums_]
 
     def answers(self, x: Tensor, number: int) -> Tensor:
         """The probabilities of a task's expert, over the task's labels."""

@@ -35,7 +35,7 @@ class PerTaskModels(GradientLearner):
         self.learning_ = task
         grant = vault.grant(block, plan, self.model_, loss, work=self.settings())
         optimizer = self.optimizer(task)
-        for _ in self.training_steps(grant, task):
+        for _ in self.training_steps(grant, task, optimizer):
             self.update(optimizer, grant.gradient())
         self.learning_ = None
         return trained(self.model_)

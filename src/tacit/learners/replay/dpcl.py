@@ -129,7 +129,7 @@ class ProjectedReplay(ProjectionSettings, GradientLearner):
         optimizer = self.optimizer_for(model, task, momentum=0)
         velocity: Gradient | None = None
         means: dict[int | None, Gradient] = {}  # of g_ref, by the label that is read
-        for step in self.training_steps(grant, task):
+        for step in self.training_steps(grant, task, optimizer):
             velocity = with_momentum(grant.gradient(), velocity, self.momentum)
             direction = velocity
             if references:
@@ -233,9 +233,9 @@ class DPCL(ProjectedReplay):
 
     Reference: Desai et al. 2021, Algorithm 1.
     Claim (Lemma 2): ε_i + ε'_i for every T. It does not hold: block i is read in every later task.
-    Certified: memory="union" samples every stored record on its own at rate q/(T−1), so its privacy loss is bounded for
-    any number of tasks. memory="block" (the paper's) reads one block a step, drawn by public coins before the task, and
-    the reads that they show are billed exactly.
+    Certified: memory="union" samples every stored record independently at rate q/(T−1), so its privacy loss is bounded
+    for any number of tasks. memory="block" (the paper's) reads one block a step, drawn by public coins before the task,
+    and the reads that they show are billed exactly.
     """
 
     memory: Literal["union", "block"] = "union"

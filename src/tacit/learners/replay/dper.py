@@ -56,7 +56,7 @@ class DPER(GradientLearner):
         reads = [Read(train, plan.rate), *self.memory_.reads(task.number)]
         grant = vault.grant(reads, plan, self.model_, self.loss_, work=self.settings())
         optimizer = self.optimizer(task)
-        for _ in self.training_steps(grant, task):
+        for _ in self.training_steps(grant, task, optimizer):
             self.update(optimizer, grant.gradient())
         vault.drop(train)
         self.memory_.add(task.number, memory, vault)

@@ -13,12 +13,13 @@ from typing import ClassVar, Literal
 from tacit.certificate.claims import Claim, moments_accountant, naive_gaussian
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError, PlanError
-from tacit.learners.base.gradient import Each, affordable, at, rounded_up
+from tacit.learners.base.gradient import Each, affordable, at
 from tacit.learners.base.public_figures import Claimed
 from tacit.learners.replay.dpcl import ProjectedReplay, memory_sizes
 from tacit.memory import Mode, Schedule
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.vault import GradientPlan
+from tacit.words import rounded_up
 
 MAX_ORDER = 2**16
 """With the usual orders up to 32 no ε below log(1/δ)/32 can be shown, which is more than a task's share."""

@@ -61,7 +61,11 @@ def zcdp(rho: float) -> dp_event.DpEvent:
 
 
 def poisson_gaussian(rate: float, noise: float, steps: int = 1) -> dp_event.DpEvent:
-    """`steps` noisy sums, each over a secret Poisson sample: every unit is included independently with `rate`."""
+    """`steps` noisy sums, each over a secret Poisson sample: every unit is included independently with `rate`.
+
+    Also the event of each block in a union-Poisson read, where one step samples several blocks, each at its own rate
+    (`tacit.memory.read_schedule`).
+    """
     return repeat(dp_event.PoissonSampledDpEvent(_share("rate", rate), gaussian(noise)), steps)
 
 

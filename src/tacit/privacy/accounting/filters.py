@@ -8,6 +8,8 @@ Formal guarantees. Let B(α) be the limits of a filter that was fixed before the
 
 Conditions: every charge has a Rényi curve and no additive δ, unless a part of δ was set aside for it. The ε of what was
 spent so far is not a guarantee, because an odometer is not a filter: `epsilon` returns that of B.
+
+These filters limit a block. Those for each unit are in `tacit.privacy.vault.exits.individual_filter`.
 """
 
 import math

@@ -124,7 +124,12 @@ class Ledger(LedgerQueries, Decisions):
             )
 
     def split(
-        self, block_id: int, parts: Mapping[str, int], shares: Mapping[str, float] | None = None
+        self,
+        block_id: int,
+        parts: Mapping[str, int],
+        shares: Mapping[str, float] | None = None,
+        *,
+        fingerprint: str | None = None,
     ) -> list[BlockRow]:
         """Split a block into parts that inherit its charges; the block itself cannot be charged any more.
 
@@ -132,15 +137,16 @@ class Ledger(LedgerQueries, Decisions):
             block_id: The block.
             parts: The nominal size of each part, by name.
             shares: The share of the block's units in each part, by name.
+            fingerprint: The keyed hash of the records that are split. Without ids, other records are refused later.
 
         Returns:
             The parts, in the order in which they are named.
 
         Raises:
-            LedgerError: The block is a part itself, retired, or split already otherwise.
+            LedgerError: The block is retired, or split already otherwise or with other records.
         """
         with self._write() as txn:
-            return registration.split_block(txn, block_id, parts, shares or {}, self.keys)
+            return registration.split_block(txn, block_id, parts, shares or {}, self.keys, fingerprint)
 
     def enroll(self, stream_id: int, task: str, names: NDArray[np.uint64], tasks_per_unit: int) -> NDArray[np.bool_]:
         """Record which units are in a task.
@@ -172,6 +178,7 @@ class Ledger(LedgerQueries, Decisions):
 
         Raises:
             PolicyError: The block is private and the policy does not allow unsafe exits.
+            LedgerError: The block is public, and a private stream has the same records.
         """
         require_reason("vault", why)
         self._require_durable("expose")
@@ -182,6 +189,8 @@ class Ledger(LedgerQueries, Decisions):
                 opening.recorded_policy(txn.connection).require(
                     "allow_unsafe", what=f"handing out the raw records of task {row.task!r}"
                 )
+            else:
+                registration.require_not_private(txn.connection, row.root_id)
             if not statement.was_exposed(txn.connection, block_id, why):
                 txn.record("expose", {"block": block_id, "why": why})
 

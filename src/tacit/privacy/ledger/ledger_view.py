@@ -88,7 +88,7 @@ class LedgerView(Ledger):
             new = chain.head(connection).seq <= 2
             outdated = copy_detection.watched(connection) and copy_detection.lacks(connection, last)
         self.id = body["id"]
-        self.keys = _ring(path)
+        self.keys = _ring(path, test=body.get("test"))
         if self.keys.present and self.keys.identity("ledger", self.id) != body["check"]:
             raise LedgerError(f"the keys beside {path} belong to another ledger; restore the right ones")
         lacks = f"it lacks entry {last.head.seq}, which was written to {last.path}" if last and outdated else ""
@@ -103,12 +103,12 @@ class LedgerView(Ledger):
         raise LedgerError(f"the ledger {self.path} was opened for reading; open it with Ledger(path) to write to it")
 
 
-def _ring(path: Path) -> KeyRing:
-    """The keys beside the ledger, if they can be read. No number depends on them."""
+def _ring(path: Path, test: bool | None) -> KeyRing:
+    """The keys beside the ledger, if they can be read. Numbers depend only on whether they are test keys."""
     try:
         return KeyRing.load(path.with_name(path.name + ".keys"))
     except LedgerError:
-        return KeyRing.absent()
+        return KeyRing.absent(test=test)
 
 
 def _opened(path: Path, folder: Path, busy_s: float) -> Engine:

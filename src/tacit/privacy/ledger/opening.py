@@ -102,7 +102,9 @@ def _keys(path: Path, given: KeyRing | None, *, new: bool) -> KeyRing:
 def _begin(connection: Connection, keys: KeyRing, policy: Policy | None, why: str) -> None:
     txn = chain.Transaction(connection)
     name = uuid.uuid4().hex
-    txn.record("open", {"id": name, "format": schema.CURRENT, "check": keys.identity("ledger", name)})
+    txn.record(
+        "open", {"id": name, "format": schema.CURRENT, "check": keys.identity("ledger", name), "test": keys.test}
+    )
     first = {"policy": (policy or Policy()).to_dict(), "by": "tacit", "why": why}
     txn.record("policy", first)
 

@@ -8,11 +8,12 @@ Formal guarantees:
 * The parts of a split block inherit every charge of their parent, and the parent cannot be charged any more.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dp_accounting.dp_event import DpEvent
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, exists, func, select
 
 from tacit.errors import LedgerError
 from tacit.privacy.accounting.epsilon import ORDERS
@@ -23,7 +24,7 @@ from tacit.privacy.ledger.limits.policy import Policy
 from tacit.privacy.ledger.limits.prices import Prices
 from tacit.privacy.ledger.log.chain import Transaction, canonical
 from tacit.privacy.ledger.storage.lookup import DECLARED, block_row, budget_of, raw_block, stream_row
-from tacit.privacy.ledger.storage.tables import blocks, charges, fingerprints, grants, streams
+from tacit.privacy.ledger.storage.tables import blocks, charges, fingerprints, grants, log, streams
 from tacit.privacy.ledger.storage.values import BlockRow, Mode, Overlap, StreamTerms
 from tacit.privacy.randomness.keys import KeyRing
 
@@ -87,11 +88,10 @@ def register_block(
     seen = fingerprint is not None and _seen(connection, fingerprint, own_id, stream=stream.name, public=stream.public)
     if known is not None:
         _check_same_facts(known, size, labels)
-        if known.state == "split" and known.overlap == "declared" and not seen:
-            raise LedgerError(
-                f"the records of task {task!r} are not those that were split, and without ids they would change sides; "
-                "admit the same records, or give ids"
-            )
+        if known.state == "split" and known.overlap == "declared":
+            recorded = _split_fingerprint(connection, known.id)
+            if recorded != fingerprint if recorded is not None else not seen:
+                raise LedgerError(_OTHER_SIDES.format(task=task))
         if fingerprint is not None:  # at every admission, so that the chain does not show whether records changed
             txn.record("refresh", {"block": known.id, "fingerprint": fingerprint})
         return block_row(known)
@@ -146,10 +146,12 @@ def _check_same_facts(known: Row[Any], size: int, labels: Sequence[Any]) -> None
 def _seen(connection: Connection, fingerprint: str, own_id: int | None, *, stream: str, public: bool) -> bool:
     """Whether the block was admitted with these records before.
 
-    Records of another private block are refused. So are, in a private stream, records that were released raw from a
-    public stream: no bound holds for them.
+    Records of another private block are refused. So are, in a private stream, records of which a public stream released
+    any part raw: no bound holds for them.
     """
-    query = select(blocks.c.id, blocks.c.task, blocks.c.exposed, streams.c.name, streams.c.public)
+    part = blocks.alias()
+    exposed = exists().where(part.c.root_id == blocks.c.id, part.c.exposed).label("exposed")
+    query = select(blocks.c.id, blocks.c.task, exposed, streams.c.name, streams.c.public)
     query = query.join_from(blocks, streams).join(fingerprints, fingerprints.c.block_id == blocks.c.id)
     holders = connection.execute(query.where(fingerprints.c.fingerprint == fingerprint)).all()
     for other in holders:
@@ -170,8 +172,26 @@ def _seen(connection: Connection, fingerprint: str, own_id: int | None, *, strea
     return any(other.id == own_id for other in holders)
 
 
+def require_not_private(connection: Connection, root: int) -> None:
+    """Refuse to release records of a public block raw that a private stream has as well."""
+    mine = select(fingerprints.c.fingerprint).where(fingerprints.c.block_id == root)
+    query = select(streams.c.name, blocks.c.task).join_from(blocks, streams)
+    query = query.join(fingerprints, fingerprints.c.block_id == blocks.c.id)
+    other = connection.execute(query.where(fingerprints.c.fingerprint.in_(mine), ~streams.c.public)).first()
+    if other is not None:
+        raise LedgerError(
+            f"these records are also in the private stream {other.name!r}, task {other.task!r}, and cannot leave the "
+            "vault raw"
+        )
+
+
 def split_block(
-    txn: Transaction, block_id: int, parts: Mapping[str, int], shares: Mapping[str, float], keys: KeyRing
+    txn: Transaction,
+    block_id: int,
+    parts: Mapping[str, int],
+    shares: Mapping[str, float],
+    keys: KeyRing,
+    fingerprint: str | None,
 ) -> list[BlockRow]:
     """Split a block into parts that inherit its charges; repeating the same split returns the same parts."""
     connection = txn.connection
@@ -187,6 +207,9 @@ def split_block(
         if {part: (child.size, child.share) for part, child in children.items()} != wanted:
             known = ", ".join(f"{part} ({child.share or child.size})" for part, child in children.items())
             raise LedgerError(f"task {parent.task!r} was split into {known}, got {dict(sizes)}; a split is made once")
+        recorded = _split_fingerprint(connection, block_id)
+        if parent.overlap == "declared" and recorded is not None and fingerprint not in (None, recorded):
+            raise LedgerError(_OTHER_SIDES.format(task=parent.task))
         return [block_row(children[name]) for name in sizes]
     if parent.state != "live":
         raise LedgerError(
@@ -211,8 +234,23 @@ def split_block(
         }
         for index, (name, size) in enumerate(sizes.items())
     ]
-    txn.record("split", {"parent": block_id, "children": new})
+    txn.record("split", {"parent": block_id, "children": new, "fingerprint": fingerprint})
     return [block_row(raw_block(connection, first_id + index)) for index in range(len(new))]
+
+
+_OTHER_SIDES = (
+    "the records of task {task!r} are not those that were split, and without ids they would change sides; admit the "
+    "same records, or give ids"
+)
+
+
+def _split_fingerprint(connection: Connection, block_id: int) -> str | None:
+    """The fingerprint of the records that a block was split with; None if its entry does not say."""
+    query = select(log.c.body).where(
+        log.c.kind == "split", log.c.body.contains(f'"parent":{block_id}', autoescape=True)
+    )
+    bodies = (json.loads(text) for text in connection.execute(query).scalars())
+    return next((body.get("fingerprint") for body in bodies if body["parent"] == block_id), None)
 
 
 def _labels_text(labels: Sequence[Any]) -> str:

@@ -41,10 +41,10 @@ class KeyRing:
     """The keys of one ledger, in an owner-only file beside it, or in memory for a throw-away ledger."""
 
     def __init__(
-        self, identity: bytes, generations: list[Generation], path: Path | None, *, test: bool = False
+        self, identity: bytes, generations: list[Generation], path: Path | None, *, test: bool | None = False
     ) -> None:
         self.test = test
-        """Whether these are test keys, which anyone can recompute: nothing of this ledger is private."""
+        """Whether these are test keys, which anyone can recompute: nothing here is private. None: not known."""
         self._identity = identity
         self._generations = {generation.number: generation for generation in generations}
         self._path = path
@@ -64,9 +64,9 @@ class KeyRing:
         return cls(_sub(root, "i"), [generation], None, test=True)
 
     @classmethod
-    def absent(cls) -> "KeyRing":
-        """A ring without keys, for read-only access to a ledger."""
-        return cls(b"", [], None)
+    def absent(cls, *, test: bool | None) -> "KeyRing":
+        """A ring without keys, for read-only access to a ledger; `test` is what the ledger says of them."""
+        return cls(b"", [], None, test=test)
 
     @property
     def present(self) -> bool:

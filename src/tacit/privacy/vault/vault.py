@@ -1,7 +1,8 @@
 """The vault: private records come in, and only the results of a few charged mechanisms come out.
 
 Formal guarantees
-  * Every exit charges the ledger, durably, before it reads a record or draws noise.
+  * Before the charge of an exit is durable, no user code runs on records, no noise is drawn, and nothing that depends
+    on records leaves the vault: only their keyed hash, labels and number are computed.
   * What an exit returns is the output of its mechanism (`exits/`): noisy clipped gradients, noisy sums, a noisy second
     moment, a noisy count or accuracy, a private label set, or the best trial of a private tuning.
   * So a learner that holds a vault, blocks and released values is post-processing of these mechanisms.
@@ -155,6 +156,9 @@ class Vault:
             task: The name of the task.
             part: The part of a split block.
 
+        Returns:
+            The handle.
+
         Raises:
             LedgerError: If there is no such block.
         """
@@ -182,6 +186,12 @@ class Vault:
             block: The block.
             labels: The label set.
             other: A label of the set that records outside it get. By default these are skipped silently.
+
+        Returns:
+            A handle of the same block, with the labels.
+
+        Raises:
+            VaultError: If the labels cannot be a label set, or `other` is not one of them.
         """
         return self._admission.with_labels(block, labels, other=other)
 
@@ -255,6 +265,12 @@ class Vault:
         """What an open block may still lose, as its Rényi filter. Public: no record is read.
 
         Work that was begun and not finished counts as not begun, so that a learner that resumes decides as before.
+
+        Args:
+            block: An open block.
+
+        Returns:
+            The filter, with what is left of its limits.
         """
         return self._biller.remaining_budget(block)
 

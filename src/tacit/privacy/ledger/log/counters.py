@@ -45,7 +45,10 @@ def text_hash(text: str) -> str:
 def plan_facts(plan: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of a plan that certificates need; `participations` is 0 without correlated noise."""
     shared = plan.get("horizon", 1) != 1  # None: a series without a horizon
-    return {"through": "through" in plan, "participations": int(plan.get("participations", 1)) if shared else 0}
+    return {
+        "through": "through" in plan or "map" in plan,
+        "participations": int(plan.get("participations", 1)) if shared else 0,
+    }
 
 
 def begin(connection: Connection, root: int, stream: int, labels: str, *, enforced: bool, filtered: str | None) -> None:

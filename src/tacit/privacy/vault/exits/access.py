@@ -18,7 +18,7 @@ class Access:
 
     Attributes:
         admission: Holds the private records of each block.
-        biller: Charges the ledger. An exit reads no record and draws no noise before its charge is durable.
+        biller: Charges the ledger. An exit runs no code on records and draws no noise before its charge is durable.
         ledger: Holds the secret keys from which coins and noise are derived.
         store: The private folder on disk, if the vault has one.
         max_batch: The largest number of records that an exit computes on at a time.

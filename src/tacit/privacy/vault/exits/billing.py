@@ -24,6 +24,7 @@ from tacit.privacy.accounting import events
 from tacit.privacy.accounting.filters import RenyiFilter
 from tacit.privacy.ledger import Ledger, Ticket
 from tacit.privacy.vault.intake.blocks import Block
+from tacit.privacy.vault.intake.fingerprint import same_reads
 from tacit.privacy.vault.intake.store import Journal, Store
 
 Charges = Sequence[tuple[Block, dp_event.DpEvent]]
@@ -244,6 +245,12 @@ class Biller:
             if not charged:  # nothing was read under it
                 self._cancel(other, journal)
                 continue
+            if plan.get("classes") and not same_reads(other, fingerprint):
+                journal.close()
+                raise VaultError(
+                    "this charge was begun on other records or labels, and a plan with classes prices each unit for "
+                    "the steps of its own label only; admit the same records and labels, or plan with classes=0"
+                )
             if not own and kind == "gradient" and len(journal) >= int(plan["steps"]):
                 journal.close()
                 raise VaultError(

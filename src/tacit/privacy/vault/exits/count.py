@@ -25,6 +25,9 @@ class CountExit(Exit):
             block: The block that is read.
             plan: The noise multiplier; `clip` is not used, since one unit counts 1.
 
+        Returns:
+            The noisy number, which may be negative.
+
         Raises:
             VaultError: If the block's records are not held.
             BudgetExceeded: If the charge does not fit in the block's budget.

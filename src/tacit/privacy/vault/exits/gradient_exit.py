@@ -33,7 +33,7 @@ from tacit.privacy.vault.exits.plans import GradientPlan
 from tacit.privacy.vault.intake import row_checks
 from tacit.privacy.vault.intake.batches import batch_limits, batches, targets
 from tacit.privacy.vault.intake.blocks import Block, Loss, Read, as_list
-from tacit.privacy.vault.intake.fingerprint import fingerprint
+from tacit.privacy.vault.intake.fingerprint import described_map, fingerprint, with_reads
 from tacit.privacy.vault.intake.isolation import guarded, unchanged
 from tacit.privacy.vault.intake.records import Records
 
@@ -89,6 +89,8 @@ class GradientExit(Exit):
         row_checks.check_reads(reads, records, model, loss, clipper)
         row_checks.check_rules(reads, records)
         described = plan.describe() | ({} if reader is None else {"reader": reader})
+        for read, held in zip(reads, records, strict=True):
+            described |= held.mapping | described_map(read.through)
         name = fingerprint(
             plan=described,
             reads=[
@@ -99,6 +101,10 @@ class GradientExit(Exit):
             loss=loss,
             work=dict(work or {}),
         )
+        if plan.classes:  # a unit is priced for the steps of its one label, so no correction may change labels
+            name = with_reads(
+                name, [[read.block.labels, held.digest] for read, held in zip(reads, records, strict=True)]
+            )
         charges = [(read.block, plan.event_at(rate, shared)) for read, rate in zip(reads, rates, strict=True)]
         bill = access.biller.reserve("gradient", charges, described, name)
         try:
@@ -121,7 +127,7 @@ class GradientExit(Exit):
             bill=bill,
             noise_key=noise_key,
             max_batch=access.max_batch,
-            code=(model, loss, *(read.through for read in reads)),
+            code=(model, loss, *(code for read in reads for code in (read.through, read.select))),
             require_live=access.ledger.require_live,
         )
 

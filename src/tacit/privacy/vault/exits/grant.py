@@ -7,7 +7,7 @@ public grid; divide by the public expected batch size.
 Formal guarantees
   * Each step is a Poisson-sampled Gaussian mechanism for each read, with the charged rate and noise multiplier. A plan
     with classes drops all records but those of the step's label, which the plan alone determines.
-  * No record is read and no noise is drawn before the charge is durable.
+  * No code runs on records and no noise is drawn before the charge is durable.
   * A step without sampled units still releases noise.
   * A step beyond `plan.steps` is refused, and a step never releases two different results. It is repeated only with the
     parameters, buffers and attributes that it had, which is found out before a record is read.

@@ -116,6 +116,9 @@ class IndividualFilterExit(Exit):
             block: The block that is read.
             plan: What one unit may lose.
 
+        Returns:
+            The filter, which releases noisy gradients until it is closed.
+
         Raises:
             VaultError: If the block's records are not held, inside a tuning trial, or if the filter's state on disk
                 is lost or too old.
@@ -130,10 +133,11 @@ class IndividualFilterExit(Exit):
         y = targets(block, records)
         if (earlier := self._open.pop(block.id, None)) is not None:
             earlier.pause()
-        name = fingerprint(kind="meter", plan=plan.describe(), block=block.id, records=records.digest)
+        described = plan.describe() | records.mapping
+        name = fingerprint(kind="meter", plan=described, block=block.id, records=records.digest)
         if store is not None:
             announce_opening(access.ledger, store, block, name)
-        bill = access.biller.reserve("meter", [(block, plan.event)], plan.describe(), name)
+        bill = access.biller.reserve("meter", [(block, plan.event)], described, name)
         file = None if store is None else store.filter_file(block.name, name, bill.ticket.grant)
         try:
             self._open[block.id] = IndividualFilter(

@@ -107,6 +107,9 @@ class TuningExit(Exit):
             trial: Draws its hyper-parameters from the generator it gets, uses each read of the plan at most once on
                 each block, and returns (score, result). The score comes from these reads or from public data.
 
+        Returns:
+            The result with the highest score, and nothing about the other trials.
+
         Raises:
             VaultError: If `trial` is not callable, or starts another tuning.
             BudgetExceeded: If the charge does not fit in a block's budget, or a trial reads more than the plan names.

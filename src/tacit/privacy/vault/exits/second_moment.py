@@ -23,7 +23,7 @@ from tacit.privacy.vault.exits.access import Exit
 from tacit.privacy.vault.exits.plans import SumPlan
 from tacit.privacy.vault.intake.batches import batches, feature_count, kept_features
 from tacit.privacy.vault.intake.blocks import Block
-from tacit.privacy.vault.intake.fingerprint import fingerprint
+from tacit.privacy.vault.intake.fingerprint import described_map
 from tacit.privacy.vault.intake.records import Records
 from tacit.privacy.vault.intake.row_checks import check_map
 
@@ -36,7 +36,7 @@ class SecondMomentExit(Exit):
 
         Args:
             block: The block that is read.
-            plan: Noise multiplier, and the clipping norm of one record's features.
+            plan: Noise multiplier, and the clipping norm: a unit's Σφφᵀ is scaled to Frobenius norm ≤ clip².
             through: A frozen feature map that is applied inside the vault.
 
         Returns:
@@ -58,7 +58,7 @@ class SecondMomentExit(Exit):
             lambda: second_moment(records, through, plan.clip, self._access.max_batch),
             shape=(size + above,),
             bound=plan.clip**2,
-            detail={"through": fingerprint(map=through)},
+            detail=described_map(through),
             quieter=above,
         )
         row, column = torch.triu_indices(size, size, 1)
@@ -73,8 +73,8 @@ def second_moment(records: Records, through: nn.Module | None, clip: float, max_
 
     Scaled rows √w·φ are rounded towards zero to multiples of a power of two, `cut`, and their products are added
     exactly. A rounded row is shorter, so a unit of one record keeps its bound. With m records per unit, cross terms may
-    cancel less after the rounding, by at most 2·√d·cut·Σ√w‖φ‖ + m·d·cut² in the Frobenius norm, and the unit is scaled
-    down for it.
+    cancel less after the rounding, by at most 2·√d·cut·Σ√w‖φ‖ + m·d·cut² in the Frobenius norm. The unit is scaled
+    down for it, with 2·m·d·cut² in the last term to cover the rounding of this bound itself.
     """
     size = feature_count(records, through)
     total = ExactSum(size * size, clip * clip)

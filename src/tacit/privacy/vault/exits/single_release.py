@@ -1,7 +1,7 @@
 """Exits that release one result: bill, compute an exact sum, add noise, round to the public grid, release.
 
 Formal guarantees
-  * The charge is durable before a record is read or noise is drawn.
+  * The charge is durable before code runs on records or noise is drawn.
   * The released tensor is the exact sum plus Gaussian noise of standard deviation `bound · plan.std`, rounded to a
     public grid. If one unit changes the sum by at most `bound`, the release costs each unit `plan.event`.
   * With a store, a release that is repeated after a crash returns the stored result: the same noise is never added to
@@ -51,7 +51,9 @@ def bill_once(
         series: The name of a series of releases with correlated noise.
         horizon: The number of releases in the series; None if it is not known.
     """
-    name = fingerprint(kind=kind, plan=described, block=block.id, records=access.admission.records(block).digest)
+    held = access.admission.records(block)
+    described = {**described, **held.mapping}
+    name = fingerprint(kind=kind, plan=described, block=block.id, records=held.digest)
     return access.biller.bill(kind, [(block, event)], described, name, series=series, horizon=horizon)
 
 

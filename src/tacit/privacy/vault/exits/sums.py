@@ -25,7 +25,7 @@ from tacit.privacy.vault.exits.access import Exit
 from tacit.privacy.vault.exits.plans import SumPlan
 from tacit.privacy.vault.intake.batches import batches, feature_count, kept_features
 from tacit.privacy.vault.intake.blocks import Block, label_space
-from tacit.privacy.vault.intake.fingerprint import fingerprint
+from tacit.privacy.vault.intake.fingerprint import described_map
 from tacit.privacy.vault.intake.records import Records
 from tacit.privacy.vault.intake.row_checks import check_map
 
@@ -69,7 +69,7 @@ class SumsExit(Exit):
             lambda: label_sums(records, space, through, plan.clip, self._access.max_batch),
             shape=(max(1, len(space)), feature_count(records, through)),
             bound=plan.clip,
-            detail={"labels": list(space), "through": fingerprint(map=through)},
+            detail={"labels": list(space), **described_map(through)},
         )
 
 

@@ -1,8 +1,8 @@
 """The raw exits behind `vault.unsafe`: NOT PRIVATE. For baselines, broken mechanisms and attacks on them.
 
-What is released here has no privacy guarantee. An exit is refused unless the block is declared public or the ledger's
-policy allows unsafe exits. The ledger records the exposure, durably, before a record is read, and every certificate of
-the stream from then on has no finite ε and gives the reason.
+Formal guarantees: none for what is released here. That it is exposed is on disk before a record is read. An exit is
+refused unless the block is declared public or the ledger's policy allows unsafe exits. Every certificate of the stream
+from then on has no finite ε and gives the reason.
 
 The functional mechanism of Phan et al. 2019 and Lai et al. 2022, as published, is one of them. χ₁, χ₂ and χ₃ are
 Laplace vectors drawn once for a whole stream, and all its records share them: x̄_r = x_r + χ₁/λ for every record of
@@ -116,6 +116,12 @@ class UnsafeExits:
     def labels(self, block: Block) -> tuple[Label, ...]:
         """Releases the labels that occur in a block: NOT PRIVATE, since a single record can add one.
 
+        Args:
+            block: A block of public data, or any block if the ledger's policy allows unsafe exits.
+
+        Returns:
+            The labels, sorted.
+
         Raises:
             PolicyError: If the block is private and the policy does not allow unsafe exits.
             VaultError: If the block's records are not held.
@@ -129,6 +135,9 @@ class UnsafeExits:
             block: A block of public data, or any block if the ledger's policy allows unsafe exits.
             plan: Scales and shapes of the noise.
             dtype: Floating-point type of the result.
+
+        Returns:
+            All records of the block with the shared noise added.
 
         Raises:
             PolicyError: If the block is private and the policy does not allow unsafe exits.

@@ -61,6 +61,7 @@ class Admission:
             features,
             ids=declared.has_ids,
             integers=declared.integers and through is None,
+            map_key=None if through is None else through.key,
         )
         admitted = read() if declared.public else guarded(read, _SOURCE)
         if declared.budget.unit is Unit.PERSON and not admitted.has_ids:
@@ -82,8 +83,7 @@ class Admission:
             like=getattr(declared.like, "event", declared.like) if declared.open else None,
             size=declared.size,
             labels=declared.labels or (),
-            # Two empty tasks are not the same records.
-            fingerprint=admitted.origin if admitted.units else keys.identity("empty", declared.stream, declared.task),
+            fingerprint=self._origin(admitted, declared.stream, declared.task),
             overlap="enforced" if admitted.has_ids else "declared",
         )
         if admitted.has_ids:
@@ -96,6 +96,10 @@ class Admission:
         if through is not None:
             self._maps[block.root] = through
         return self._hold(block, admitted)
+
+    def _origin(self, held: records.Records, stream: str, task: str) -> str:
+        """The fingerprint by which a ledger recognises the records. Two empty tasks are not the same records."""
+        return held.origin if held.units else self.ledger.keys.identity("empty", stream, task)
 
     def find(self, stream: str, task: str, part: str = "all") -> Block:
         """See `Vault.find`."""
@@ -124,7 +128,7 @@ class Admission:
             raise VaultError(f"a split needs two or more shares > 0 that add up to 1, got {dict(parts)}")
         held = self.records(block)
         sizes = {name: max(1, round(share * block.size)) for name, share in parts.items()}
-        rows = self.ledger.split(block.id, sizes, parts)
+        rows = self.ledger.split(block.id, sizes, parts, fingerprint=self._origin(held, block.stream, block.task))
         keys, order = self.ledger.keys, sorted(parts)  # the order in which parts are named must not matter
         drawn = coins(held.names, keys.subkey(keys.identity_key, "split", block.name), [parts[name] for name in order])
         blocks = tuple(

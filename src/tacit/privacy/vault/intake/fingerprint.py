@@ -32,6 +32,21 @@ def fingerprint(**parts: Any) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
 
 
+def described_map(through: nn.Module | None) -> dict[str, str]:
+    """What a plan states about the feature map that an exit applies."""
+    return {} if through is None else {"through": fingerprint(map=through)}
+
+
+def with_reads(name: str, reads: Any) -> str:
+    """A fingerprint whose second half depends on what is read alone; see `same_reads`."""
+    return name[:32] + fingerprint(reads=reads)[:32]
+
+
+def same_reads(one: str, other: str) -> bool:
+    """Whether two fingerprints of `with_reads` are of work on the same reads."""
+    return one[32:] == other[32:]
+
+
 def checksum(result: Tensor) -> tuple[int, int]:
     """A fast sum over the bits of a tensor, and its size in bytes."""
     raw = result.detach().contiguous().view(-1).view(torch.uint8)
@@ -75,6 +90,22 @@ def _products(bits: NDArray[np.signedinteger[Any]], secret: NDArray[np.int64]) -
     return total
 
 
+HASHED = (np.ndarray, np.generic, bytes, set, frozenset)
+"""Types that `hashed_text` describes by their whole content, which `repr` may shorten or leave in any order."""
+
+
+def hashed_text(value: Any) -> str:
+    """Type, shape and a hash of the content of a value of `HASHED`."""
+    if isinstance(value, set | frozenset):
+        content = "\n".join(sorted(repr(item) for item in value)).encode()
+        return f"{type(value).__name__} {hashlib.sha256(content).hexdigest()}"
+    if isinstance(value, bytes):
+        return f"bytes {hashlib.sha256(value).hexdigest()}"
+    array = np.asarray(value)
+    content = repr(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
+    return f"{array.dtype} {array.shape} {hashlib.sha256(content).hexdigest()}"
+
+
 def _describe(part: Any) -> Any:
     if isinstance(part, nn.Module):
         settings = [[name, _settings(module)] for name, module in part.named_modules()]
@@ -85,6 +116,8 @@ def _describe(part: Any) -> Any:
         return [_describe(item) for item in part]
     if part is None or isinstance(part, str | int | float | bool):
         return part
+    if isinstance(part, HASHED):
+        return hashed_text(part)
     if isinstance(part, Tensor):
         return tensor_hash(part)
     if isinstance(part, partial):
@@ -124,7 +157,7 @@ def _owner(thing: Any) -> Any:
     """The class of an object, and the plain values, tensors and modules among its attributes."""
     if isinstance(thing, nn.Module | type):
         return _describe(thing)
-    plain = (str, int, float, bool, type(None), Tensor, nn.Module, list, tuple, Mapping)
+    plain = (str, int, float, bool, type(None), Tensor, nn.Module, list, tuple, Mapping, *HASHED)
     attributes = getattr(thing, "__dict__", {}).items()
     return [
         type(thing).__qualname__,

@@ -1,5 +1,8 @@
 """The state that user code can write to: what a model, loss, rule or predictor reaches when it runs.
 
+Formal guarantees: none. The checks that use it (`isolation.py`, `grant.py`) catch accidents, not hostile programs:
+state in objects without attributes of their own (iterators, objects of extension modules) is not seen.
+
 Reached are modules, tensors, numbers and containers, through closures, defaults, globals that a function names,
 partials, bound methods and attributes. Objects of torch and of the vault are not looked into.
 """
@@ -17,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import VaultError
+from tacit.privacy.vault.intake.fingerprint import HASHED, hashed_text
 
 _CARRIERS = (Tensor, np.ndarray, int, float, complex)
 _MOST = 20_000
@@ -134,13 +138,23 @@ class Reached:
         return int.from_bytes(total.digest(), "big") % (2**31 - 1) + 1
 
     def _plain(self) -> list[tuple[str, Any]]:
-        kinds = (bool, int, float, complex, str)
         return [
-            (f"{path}.{name}", value)
+            (f"{path}.{name}", plain)
             for path, _, values, pinned in self._places
             for name, value in values.items()
-            if pinned and isinstance(value, kinds)
+            if pinned and (plain := _as_plain(value)) is not None
         ]
+
+
+def _as_plain(value: Any) -> bool | int | float | complex | str | None:
+    """The value, or a hash of its content; None for what is neither plain nor hashed."""
+    if isinstance(value, HASHED):
+        return hashed_text(value)
+    if isinstance(value, bool | int | float | complex | str):
+        return value
+    if isinstance(value, list | tuple) and len(value) > _LONGEST:  # its items are not looked at one by one
+        return hashlib.sha256("\n".join(map(repr, value)).encode()).hexdigest()
+    return None
 
 
 def unchanged(*code: Any) -> Any:

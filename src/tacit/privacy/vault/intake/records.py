@@ -2,6 +2,11 @@
 
 Records are private: nothing outside the vault holds them, and a learner gets a `Block`, which cannot be read. The
 records of unit u are the rows `starts[u]` to `starts[u + 1]`.
+
+Formal guarantees
+  * Each record is in exactly one unit. Where the source names units, a unit has no more records than was declared: the
+    others are dropped by their own keyed hash, in silence.
+  * No record decides how another is read, converted or grouped.
 """
 
 import ast
@@ -34,7 +39,9 @@ class Records:
         starts: The first record of each unit, and the number of records at the end.
         names: A keyed 64-bit name of each unit.
         fingerprint: A keyed hash of all records, independent of their order.
-        origin: The same of the records before a feature map; it recognises the same data under another name.
+        origin: The same of the records before a feature map; it recognises the same data under another name, and
+            after a split.
+        map_key: The key of the feature map that the records came through; None without one.
         has_ids: Whether the source names the units, so that their bounds are enforced rather than assumed.
         lazy: Whether features are read from the source when they are fetched; otherwise they are in memory.
         single: Whether the declared bound is one record per unit. This public fact, and never the records, decides how
@@ -51,10 +58,16 @@ class Records:
     has_ids: bool
     single: bool
     lazy: bool = False
+    map_key: str | None = None
 
     @property
     def units(self) -> int:
         return len(self.names)
+
+    @property
+    def mapping(self) -> dict[str, str]:
+        """What a plan states about the feature map that the records came through."""
+        return {} if self.map_key is None else {"map": self.map_key}
 
     @cached_property
     def mapped(self) -> dict[str, dict[tuple[int, int], Tensor]]:
@@ -119,6 +132,7 @@ def read(
     *,
     ids: bool = False,
     integers: bool = False,
+    map_key: str | None = None,
 ) -> Records:
     """Reads the records of a source, grouped by unit.
 
@@ -133,6 +147,7 @@ def read(
         through: Computes the features of all records of the opened source; None takes the records as they are.
         ids: See `open_source`.
         integers: See `open_source`.
+        map_key: The key of the feature map behind `through`.
     """
     opened = open_source(source, shape, ids=ids, integers=integers)
     owners = None if opened.ids is None else _hash_ids(opened.ids, key)
@@ -141,7 +156,7 @@ def read(
     if through is not None:
         fetch = through(opened).__getitem__
         content = _hash_records(fetch, opened.labels, key, owners)
-    unit_names = content if owners is None else owners
+    unit_names = origin if owners is None else owners  # not by features: another processor rounds them otherwise
     order = np.lexsort((content, unit_names))
     names, first, counts = np.unique(unit_names[order], return_index=True, return_counts=True)
     position = np.arange(len(order)) - np.repeat(first, counts)
@@ -157,6 +172,7 @@ def read(
         has_ids=opened.ids is not None,
         single=records_per_unit == 1,
         lazy=opened.lazy and through is None,
+        map_key=map_key,
     )
 
 
@@ -169,7 +185,9 @@ def to_tensors(records: Records) -> dict[str, Tensor]:
         "y": y.view(len(labels), -1) if len(labels) else y.view(0, 1),
         "starts": torch.from_numpy(records.starts),
         "names": torch.from_numpy(records.names.view(np.int64)),
-        "fingerprint": torch.frombuffer(bytearray(bytes.fromhex(records.fingerprint)), dtype=torch.uint8),
+        "fingerprint": _from_hex(records.fingerprint),
+        "origin": _from_hex(records.origin),
+        "map_key": torch.tensor(list((records.map_key or "").encode()), dtype=torch.uint8),
         "has_ids": torch.tensor([records.has_ids]),
         "single": torch.tensor([records.single]),
         "mixed": torch.tensor([records.y.dtype.kind == "O"]),
@@ -181,6 +199,7 @@ def from_tensors(tensors: dict[str, Tensor]) -> Records:
     x = tensors["x"]
     labels = [ast.literal_eval(bytes(row.tolist()).rstrip(b"\0").decode()) for row in tensors["y"]]
     fingerprint = bytes(tensors["fingerprint"].tolist()).hex()
+    origin = bytes(tensors["origin"].tolist()).hex() if "origin" in tensors else fingerprint
     mixed = "mixed" in tensors and bool(tensors["mixed"])
     return Records(
         fetch=lambda rows: x[rows],
@@ -189,10 +208,15 @@ def from_tensors(tensors: dict[str, Tensor]) -> Records:
         starts=tensors["starts"].numpy(),
         names=tensors["names"].numpy().view(np.uint64),
         fingerprint=fingerprint,
-        origin=fingerprint,  # needed at admission only
+        origin=origin,
         has_ids=bool(tensors["has_ids"]),
         single=bool(tensors["single"]) if "single" in tensors else bool((tensors["starts"].diff() <= 1).all()),
+        map_key=bytes(tensors["map_key"].tolist()).decode() or None if "map_key" in tensors else None,
     )
+
+
+def _from_hex(text: str) -> Tensor:
+    return torch.tensor(list(bytes.fromhex(text)), dtype=torch.uint8)
 
 
 def _hash_records(fetch: Callable[[Tensor], Tensor], given: NDArray[Any], key: bytes, owners: Names | None) -> Names:
