@@ -190,6 +190,7 @@ def sweep(setting: Setting, lrs: list[float]) -> dict[str, object]:
         "learner.decay": "linear",
         "learner.clipping": "automatic",
         "learner.average": setting.average,
+        "learner.momentum": 0.0,
         "model.hidden": [setting.hidden],
         "model.activation": "relu",
         "model.centred": True,
