@@ -1,9 +1,9 @@
 """Layers on records and boxes around them, or on copies of records, and per-example gradients of their weights.
 
-A box is a centre and a radius for each coordinate (Gowal et al. 2019). A layer reads (B, 3, …): the record, the centre, the radius. The
-weight W multiplies record and centre, and |W| the radius, in one call, so that one pair (input, gradient of the output)
-holds everything that its gradient needs: with b the gradient of the output, dL/dW = Σ b aᵀ over record and centre, plus
-sign(W) ∘ (b aᵀ) of the radius.
+A box is a centre and a radius for each coordinate (Gowal et al. 2019). A layer reads (B, 3, …): the record, the
+centre, the radius. The weight W multiplies record and centre, and |W| the radius, in one call, so that one pair (input,
+gradient of the output) holds everything that its gradient needs: with b the gradient of the output, dL/dW = Σ b aᵀ over
+record and centre, plus sign(W) ∘ (b aᵀ) of the radius.
 """
 
 from collections.abc import Collection

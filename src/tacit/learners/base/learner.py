@@ -142,8 +142,8 @@ class Learner(ABC):
         self.model_ = self.build()
         if isinstance(self.model_, Interval | Smoothed) and not self.supports_bounds:
             raise LearnerError(
-                f"{type(self).__name__} has a loss of its own, which {type(self.model_).__name__} cannot be part of; use "
-                "NaiveDPSGD, RoutedExperts or Pool"
+                f"{type(self).__name__} has a loss of its own, which {type(self.model_).__name__} cannot "
+                "be part of; use NaiveDPSGD, RoutedExperts or Pool"
             )
         self.loss_ = self.loss()
 
