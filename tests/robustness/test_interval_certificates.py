@@ -17,10 +17,11 @@ from tacit.learners.experts.ensemble import PEFTEnsemble
 from tacit.learners.experts.experts import RoutedExperts
 from tacit.learners.pool.pool import Pool
 from tacit.models.interval import Interval, box
+from tacit.robustness import interval_certificates
 from tacit.robustness.attacks import Attack, attack
 from tacit.robustness.certified_ball import CertifiedBall, certify_by_intervals
 from tacit.robustness.interval_bounds import SINGLE, Bounds, above, after, plain_layers
-from tacit.robustness.interval_certificates import router_weights, uncertifiable
+from tacit.robustness.interval_certificates import holds, router_weights, uncertifiable
 
 NETWORK = NamedNetwork(
     name="interval", options={"options": {"hidden": [12]}, "radius": 0.3, "range": None, "ramp": 0.3}
@@ -160,6 +161,29 @@ def test_experts_that_agree_are_certified_whichever_is_chosen() -> None:
     learner.sums_ = [learner.sums_[0]] * 3  # all weights are a third
     same = certify_by_intervals(learner, x, radius=0.3, range=None).radius > 0
     assert torch.equal(one, same) and int(one.sum()) > 20
+
+
+@pytest.mark.parametrize(("weight", "holding"), [(0.0, True), (10.0, True), (998.0, True), (2000.0, False)])
+def test_an_expert_that_may_be_left_out_does_not_count(
+    weight: float, holding: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chosen expert is sure, another one is wrong by a little and may have 2,000 times its weight."""
+    learner = experts(facts(2), sharpness=300.0)
+    x, _ = held_out(learner.stream_, 1)
+    label = learner.scores(x).argmax(1)
+    chosen = learner.trust(x).argmax(1)
+    assert bool((chosen == chosen[0]).all())
+
+    def weights(learner: Any, task: int, low: Tensor, high: Tensor) -> Tensor:
+        return torch.full((len(low), 2), weight, dtype=low.dtype).index_fill_(1, torch.tensor([task]), 1.0)
+
+    def known(member: Any, low: Tensor, high: Tensor, label: Tensor) -> Tensor:
+        same = member.state is learner.experts_[int(chosen[0])]
+        return torch.full((len(low), 2), 1.0 if same else -1e-4, dtype=low.dtype)
+
+    monkeypatch.setattr(interval_certificates, "router_weights", weights)
+    monkeypatch.setattr(interval_certificates, "gaps", known)
+    assert bool(holds(learner, x, label, None, 0.1, None).all()) is holding
 
 
 def test_where_entropies_route_all_experts_must_agree() -> None:

@@ -6,7 +6,8 @@ What is certified is all that decides: the networks, how their answers are put t
 A router compares ⟨x, m_t⟩/‖x‖ of the tasks, where the m_t are released. Over the ball, ⟨x, m_t − m_s⟩ has an exact
 minimum, and ‖x‖ an interval, so that the weight of task s is at most v_s of the weight of the task t that is chosen for
 the record. With d_s(j) a lower bound of p_y − p_j of expert s, the label y holds if d_t(j) + Σ v_s·min(0, d_s(j)) > 0
-for all other j. Where every expert that can get a weight gives the label y, the sum is d_t(j).
+for all other j. Where every expert that can get a weight gives the label y, the sum is d_t(j). Where the weights of
+others can be so large that the mixture leaves expert t out, all of them must give the label y.
 """
 
 from collections.abc import Sequence
@@ -121,13 +122,15 @@ def _routed(learner: RoutedExperts, x: Tensor, low: Tensor, high: Tensor, label:
     for task in sorted(set(chosen.tolist())):
         rows = (chosen == task).nonzero().squeeze(1)
         weights = router_weights(learner, task, low[rows], high[rows])
+        # Where the chosen expert itself could be left out of the mixture, its own part counts for nothing.
+        weights[(weights.sum(1) * NEGLIGIBLE >= 1 - SLACK).unsqueeze(1) & (weights > 0)] = torch.inf
         total[rows] = gaps(asked(task), low[rows], high[rows], label[rows])
         for other in (weights > 0).any(0).nonzero().squeeze(1).tolist():
             if other == task:
                 continue
             some = weights[:, other] > 0
             mine = rows[some]
-            lost = gaps(asked(other), low[mine], high[mine], label[mine]).clamp(max=0)
+            lost = (gaps(asked(other), low[mine], high[mine], label[mine]) - SLACK).clamp(max=0)
             share = weights[some, other][:, None]
             total[mine] += torch.where(lost < 0, share * lost, 0.0)  # infinity times 0 is 0 here
     return total
