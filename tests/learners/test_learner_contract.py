@@ -29,6 +29,8 @@ CASES: dict[str, dict[str, Any]] = {
     "DPAGEM": REPLAY,
     "DPCL": REPLAY,
     "DPER": STEPS | {"replay": 10},
+    "DPFC": {"steps": 2},
+    "DPGenerativeReplay": STEPS | {"latent": 2, "hidden": 8, "samples": 20, "classifier_epochs": 2},
     "DPL2M": {"network": "linear", "batch": 40, "hidden": 8},
     "FeCAM": {},
     "Joint": STEPS,

@@ -39,7 +39,7 @@ def test_they_load_and_say_the_protocol(name: str) -> None:
 
 def test_every_learner_at_every_epsilon() -> None:
     found = [(cell.config.learner.method, cell.config.budget.epsilon) for cell in cells("split-cifar100")]
-    methods = ("CosineClassifier", "PEFTEnsemble", "MomentsClassifier", "NaiveDPSGD", "Joint")
+    methods = ("CosineClassifier", "PEFTEnsemble", "MomentsClassifier", "DPFC", "NaiveDPSGD", "Joint")
     assert found == [(method, epsilon) for method in methods for epsilon in (0.5, 1.0, 2.0, 8.0, 1e4)]
     for cell in cells("split-cifar100"):
         options = cell.config.learner.options
@@ -71,7 +71,7 @@ def test_the_papers_rows_stand_beside_theirs(name: str) -> None:
 def test_settings_that_were_tuned_say_so() -> None:
     for name in NAMES:
         for cell in cells(name):
-            if cell.config.learner.method in ("PEFTEnsemble", "NaiveDPSGD", "Joint"):
+            if cell.config.learner.method in ("PEFTEnsemble", "DPFC", "NaiveDPSGD", "Joint"):
                 own = "paper-protocol" if cell.config.data.source == "cifar100" else "public-proxy"
                 about = cell.config.tuned.about
                 assert cell.config.tuned.how == own and about.endswith("not charged") == (own == "paper-protocol")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tacit.learners.baselines.naive import NaiveDPSGD
     from tacit.learners.baselines.ranpac import RanPAC
     from tacit.learners.closed_form.cosine import CosineClassifier
+    from tacit.learners.closed_form.dpfc import DPFC
     from tacit.learners.closed_form.lifelong import LifelongDP
     from tacit.learners.closed_form.moments import MomentsClassifier
     from tacit.learners.experts.ensemble import PEFTEnsemble
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tacit.learners.replay.dpagem import DPAGEM
     from tacit.learners.replay.dpcl import DPCL
     from tacit.learners.replay.dper import DPER
+    from tacit.learners.replay.generative import DPGenerativeReplay
     from tacit.learners.replay.naive_gaussian import NaiveGaussian
 
 __all__ = [
@@ -37,12 +39,14 @@ __all__ = [
     "DPAGEM",
     "DPCL",
     "DPER",
+    "DPFC",
     "DPL2M",
     "L2DPML",
     "LEARNERS",
     "AdaptiveDPSGD",
     "Centralised",
     "CosineClassifier",
+    "DPGenerativeReplay",
     "FeCAM",
     "GradientLearner",
     "Joint",

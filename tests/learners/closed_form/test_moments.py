@@ -67,12 +67,12 @@ def stream(**said: Any) -> StreamInfo:
     return StreamInfo.uniform("s", labels=range(LABELS), shape=(WIDTH,), size=600, tasks=TASKS, public=True, **said)
 
 
-def right(learner: Learner, how: str) -> float:
+def right(learner: Learner, how: str, keys: int = 0) -> float:
     """Accuracy after all tasks: of labels that come four at a time, or of records in random tasks."""
     x, y, tx, ty = world()
     of = y * TASKS // LABELS if how == "disjoint" else np.random.default_rng(1).integers(0, TASKS, len(y))
     learner.start(stream())
-    learn(learner, fixed(), range(TASKS), lambda number: (x[of == number], y[of == number]))
+    learn(learner, fixed(keys=keys), range(TASKS), lambda number: (x[of == number], y[of == number]))
     return learner.score(tx, ty)
 
 
@@ -82,6 +82,23 @@ def test_it_beats_the_cosine_in_every_order(how: str, epsilon: float) -> None:
     budget = Budget(epsilon=epsilon, delta=1e-5)
     moments, cosine = (right(kind(budget=budget), how) for kind in (MomentsClassifier, CosineClassifier))
     assert moments > cosine + 0.02
+
+
+def test_early_gives_spread_records_most_of_what_separate_ones_have() -> None:
+    """Mean of three draws of noise; the same learner without it is the control."""
+
+    def mean(how: str, early: float | None) -> float:
+        return float(np.mean([right(MomentsClassifier(budget=ONE, early=early), how, keys) for keys in range(3)]))
+
+    together, spread, plain = mean("disjoint", 0.2), mean("spread", 0.2), mean("spread", None)
+    assert spread > plain + 0.01
+    assert together - spread < 0.05
+
+
+def test_early_is_for_several_tasks_with_units_in_one_each() -> None:
+    for info in (person_facts(), split_facts(1)):
+        with pytest.raises(LearnerError, match=r"early = 0\.3 is for streams of several tasks"):
+            MomentsClassifier(early=0.3).start(info)
 
 
 def test_what_it_releases_has_the_noise_of_its_plans() -> None:

@@ -314,6 +314,38 @@ def test_every_unit_of_one_task_moves_its_series_alike(horizon: int) -> None:
         assert toeplitz.total_noise(horizon, tasks, 1) == pytest.approx(np.linalg.norm(noise[:tasks].sum(0)))
 
 
+@pytest.mark.parametrize(("horizon", "early"), [(2, 0.5), (7, 0.1), (10, 0.3), (10, 0.9)])
+def test_with_a_share_of_the_early_releases_units_move_their_series_as_before(horizon: int, early: float) -> None:
+    """Every column is as long as without it, and what the vault adds is the inverse of what is billed."""
+    factor = np.asarray(toeplitz.mixing(horizon, horizon, 1, early))
+    assert np.linalg.norm(factor, axis=0) == pytest.approx([toeplitz.sensitivity(horizon, 1)] * horizon, rel=1e-12)
+    assert (np.triu(factor, 1) == 0).all()
+    noise = np.zeros((horizon, horizon))
+    for position in range(horizon):
+        noise[position, : position + 1] = toeplitz.weights(horizon, position, 1, early)[::-1]
+    assert factor @ noise == pytest.approx(np.eye(horizon))
+    for tasks in range(1, horizon + 1):
+        total = toeplitz.total_noise(horizon, tasks, 1, early)
+        assert total == pytest.approx(np.linalg.norm(noise[:tasks].sum(0)))
+        assert np.asarray(toeplitz.mixing(horizon, tasks, 1, early)) == pytest.approx(factor[:tasks, :tasks])
+        assert (total < toeplitz.total_noise(horizon, tasks, 1)) == (tasks == horizon)
+
+
+def test_the_last_release_has_the_noise_of_its_share(fixed: Vault, admit_fixed: Admit) -> None:
+    plan = SumPlan(noise=1.0, horizon=4, series="late", early=0.3)
+    outs = [
+        fixed.sums(admit_fixed(np.zeros((2 + t, 500)), np.zeros(2 + t), task=str(t)), plan).numpy() for t in range(4)
+    ]
+    assert_scale(outs[0], toeplitz.sensitivity(4, 1) / math.sqrt(0.3))
+    assert_scale(np.sum(outs, axis=0), toeplitz.total_noise(4, 4, 1, 0.3) * plan.std)
+    white = np.asarray(toeplitz.mixing(4, 4, 1, 0.3)) @ np.stack([out.ravel() for out in outs])
+    for row in white:
+        assert_scale(row, plan.std)
+    assert np.abs(np.corrcoef(white) - np.eye(4)).max() < 0.1
+    assert "early" not in SumPlan(noise=1.0, horizon=4, series="late").describe()
+    assert plan.describe()["early"] == 0.3 and plan.event == SumPlan(noise=1.0, horizon=4, series="late").event
+
+
 def test_units_of_several_tasks_get_the_unscaled_factor() -> None:
     assert toeplitz.easing(5, 2) == (1.0,) * 5
     plain = np.asarray(toeplitz.mixing(5, 5, 2))
@@ -388,6 +420,10 @@ def test_participations_must_cover_the_declared_tasks_per_unit(vault: Vault, adm
         {"noise": 1, "horizon": 2, "series": "x", "participations": 3},
         {"noise": 1, "participations": 2},
         {"noise": 1, "clip": math.inf},
+        {"noise": 1, "early": 0.5},
+        {"noise": 1, "horizon": 5, "series": "x", "early": 1.0},
+        {"noise": 1, "horizon": None, "series": "x", "early": 0.5},
+        {"noise": 1, "horizon": 5, "series": "x", "participations": 2, "early": 0.5},
     ],
 )
 def test_bad_sum_plans_are_refused(bad: dict[str, Any]) -> None:

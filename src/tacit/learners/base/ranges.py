@@ -60,6 +60,7 @@ RANGES = {
     "claimed_reference": POSITIVE,
     "clip": POSITIVE,
     "count_share": BELOW_ONE,
+    "early": SHARE,
     "encoder_share": SHARE,
     "encoder_width": FROM_ONE,
     "epochs": POSITIVE,

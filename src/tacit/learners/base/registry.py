@@ -28,6 +28,8 @@ LEARNERS = {
     "DPAGEM": "replay.dpagem",
     "DPCL": "replay.dpcl",
     "DPER": "replay.dper",
+    "DPFC": "closed_form.dpfc",
+    "DPGenerativeReplay": "replay.generative",
     "DPL2M": "published.dpl2m",
     "FeCAM": "baselines.fecam",
     "Joint": "baselines.joint",

@@ -44,6 +44,11 @@ class MomentsClassifier(Prototypes):
     """Share of the budget (in 1/σ²) for the second moment; the rest is for the sums. If None,
     0.1 + 0.1·min(1, 1/σ) with the σ of the budget: with less noise more of the second moment is usable."""
 
+    early: float | None = None
+    """Share of a record's part in the releases that those before the last task may use. Less of it means less noise at
+    the end of the stream, where labels recur in many tasks, and noisier releases before. If None, every release counts
+    alike. For streams whose records are in one task each."""
+
     reference: ClassVar[str] = "tacit"
     claim: ClassVar[str] = "none"
     certifies: ClassVar[str] = "a record: the sums and the second moment of its own task, together, once"
@@ -52,6 +57,10 @@ class MomentsClassifier(Prototypes):
         if self.moment_share is not None and not 0 < self.moment_share < 1:
             raise LearnerError(
                 f"moment_share must be between 0 and 1, got {self.moment_share}; leave it out, or try 0.15"
+            )
+        if self.early is not None and (stream.tasks_per_unit > 1 or len(stream.tasks) < 2):
+            raise LearnerError(
+                f"early = {self.early:g} is for streams of several tasks, with units in one task each; leave it out"
             )
         super().start(stream)
         self.sums_: list[Tensor] = []
@@ -80,16 +89,23 @@ class MomentsClassifier(Prototypes):
 
     def fit(self, task: TaskInfo, block: Block, vault: Vault) -> None:
         self.report(Step(task=task, step=0, of=1))
-        sums, moment = self.plan(task), self.moment_plan()
         vault.check_map(block, self.model_)
-        vault.commit({block: [*self.spread_plan(task), sums, moment]})
-        self.look(task, block, vault)
-        self.sums_.append(vault.sums(block, sums, labels=self.labels_, through=self.model_))
-        self.inside_.append(self.mask(task))
-        self.moment_ = self.moment_ + vault.second_moment(block, moment, through=self.model_)
+        vault.commit({block: self.reads(task)})
+        self.take_moments(task, block, vault)
         vault.drop(block)
-        self._made = None
         self.report(Step(task=task, step=1, of=1))
+
+    def reads(self, task: TaskInfo) -> list[SumPlan]:
+        """The plans of all that a task releases."""
+        return [*self.spread_plan(task), self.plan(task), self.moment_plan()]
+
+    def take_moments(self, task: TaskInfo, block: Block, vault: Vault) -> None:
+        """The releases of a task, for which its block was committed."""
+        self.look(task, block, vault)
+        self.sums_.append(vault.sums(block, self.plan(task), labels=self.labels_, through=self.model_))
+        self.inside_.append(self.mask(task))
+        self.moment_ = self.moment_ + vault.second_moment(block, self.moment_plan(), through=self.model_)
+        self._made = None
 
     def classifier(self) -> tuple[Tensor, Tensor]:
         """Recomputed after each task from all releases."""
@@ -102,17 +118,22 @@ class MomentsClassifier(Prototypes):
         if done == 0:
             nothing = torch.zeros(len(self.labels_), self.features_.width, device=self.device)
             return nothing, torch.zeros(len(self.labels_), dtype=torch.bool, device=self.device)
-        sums, moment = self.plan(tasks[0]), self.moment_plan()
+        sums = self.plan(tasks[0])
         means = class_means(
             torch.stack(self.sums_),
-            torch.tensor(toeplitz.mixing(sums.horizon, done, sums.participations)),
+            torch.tensor(toeplitz.mixing(sums.horizon, done, sums.participations, sums.early)),
             sums.std,
             torch.stack(self.inside_),
         )
-        noise = moment.std * toeplitz.total_noise(moment.horizon, done, moment.participations)
-        records = float(sum(task.size for task in tasks[:done]))
-        directions = discriminant(means, Moment(value=self.moment_, std=noise, records=records), self.seed)
+        directions = discriminant(means, self.second_moment(), self.seed)
         return directions.float().to(self.device), means.present.to(self.device)
+
+    def second_moment(self) -> Moment:
+        """The second moment of all tasks so far, and what is known of its noise."""
+        done, plan = len(self.sums_), self.moment_plan()
+        noise = plan.std * toeplitz.total_noise(plan.horizon, done, plan.participations, plan.early)
+        records = float(sum(task.size for task in self.stream_.tasks[:done]))
+        return Moment(value=self.moment_, std=noise, records=records)
 
     def _series(self, name: str, share: float) -> SumPlan:
         """A plan with noise correlated over all planned tasks; independent noise for a stream of one task."""
@@ -120,7 +141,9 @@ class MomentsClassifier(Prototypes):
         if horizon == 1:
             return SumPlan.for_budget(self.budget, share=share)
         times = min(self.stream_.tasks_per_unit, horizon)
-        return SumPlan.for_budget(self.budget, share=share, horizon=horizon, participations=times, series=name)
+        return SumPlan.for_budget(
+            self.budget, share=share, horizon=horizon, participations=times, series=name, early=self.early
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """The releases, the classifier computed from them, and the key of the public backbone."""

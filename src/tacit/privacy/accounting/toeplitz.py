@@ -14,6 +14,10 @@ If a unit is in one task only, later columns of C are shorter than the first, an
 needed. C is then scaled to columns of equal length, C·diag(1/e) with e_j = ‖Ce_j‖/‖Ce_0‖ (`easing`): task t gets the
 noise e_t·(C⁻¹z)_t, every unit changes its series by exactly ‖Ce_0‖, and the price is the same.
 
+If the last release matters most, the earlier ones may be noisier (`early` = w, a share between 0 and 1): the rows of C
+but the last are scaled by √w, and the last row is what then makes every column as long as before, ‖Ce_0‖
+(`last_row`). A unit in one task changes Cx by exactly as much, so the price is the same.
+
 Without a horizon (`horizon=None`, a stream of unknown length) C is the factor of `endless_factor`, whose columns all
 have the same finite length: nothing is scaled, and nothing ends.
 """
@@ -81,18 +85,60 @@ def easing(horizon: int, participations: int) -> tuple[float, ...]:
     return tuple(norm / norms[0] for norm in norms)
 
 
-def weights(horizon: int | None, position: int, participations: int) -> Sequence[float]:
+def check_early(horizon: int | None, participations: int, early: float) -> None:
+    """Refuses a share of the early releases that is not in (0, 1), or a series that it is not defined for.
+
+    Raises:
+        PlanError: The share is not valid, a unit may be in several tasks, or there is no last of several tasks.
+    """
+    if not 0 < early < 1:
+        raise PlanError(f"early must be between 0 and 1, got {early}; 0.3 leaves most for the last release")
+    if horizon is None or horizon == 1 or participations != 1:
+        raise PlanError(
+            f"early = {early:g} needs a series with a last task and units in one task each, got horizon {horizon} and "
+            f"participations {participations}; leave early out"
+        )
+
+
+@lru_cache
+def last_row(horizon: int, early: float) -> tuple[float, ...]:
+    """The last row of C where the early releases have the share `early`: it gives all columns the length ‖Ce_0‖."""
+    rows = mixing(horizon, horizon - 1, 1)
+    length = math.fsum(f * f for f in coefficients(horizon))
+    used = [early * math.fsum(row[j] ** 2 for row in rows) for j in range(horizon - 1)]
+    return (*(math.sqrt(length - part) for part in used), math.sqrt(length))
+
+
+def weights(horizon: int | None, position: int, participations: int, early: float | None = None) -> Sequence[float]:
     """The weights of z_t, z_{t−1}, …, z_0 in the noise of the task at position t."""
     if horizon is None:
         found: list[float] = endless_factor.inverse(position + 1).tolist()
         return found
-    ease = easing(horizon, participations)[position]
-    return [weight * ease for weight in inverse(horizon)[: position + 1]]
+    if early is not None and position == horizon - 1:
+        return _last_weights(horizon, early)
+    scale = easing(horizon, participations)[position] / (1.0 if early is None else math.sqrt(early))
+    return [weight * scale for weight in inverse(horizon)[: position + 1]]
 
 
 @lru_cache
-def mixing(horizon: int | None, tasks: int, participations: int) -> tuple[tuple[float, ...], ...]:
+def _last_weights(horizon: int, early: float) -> tuple[float, ...]:
+    """The last row of C⁻¹, from its end: (1, −r·(the inverse of the rows above)) over the last entry of the row r."""
+    *row, own = last_row(horizon, early)
+    above = [weights(horizon, position, 1, early) for position in range(horizon - 1)]
+    found = [math.fsum(row[j] * above[j][j - k] for j in range(k, horizon - 1)) for k in range(horizon - 1)]
+    return (1 / own, *(-weight / own for weight in reversed(found)))
+
+
+@lru_cache
+def mixing(
+    horizon: int | None, tasks: int, participations: int, early: float | None = None
+) -> tuple[tuple[float, ...], ...]:
     """The first `tasks` rows and columns of the scaled C, which makes the noise of the releases so far white again."""
+    if horizon is not None and early is not None:
+        scale = math.sqrt(early)
+        rows = [[scale * f for f in row] for row in mixing(horizon, tasks, participations)]
+        ends = [*rows[:-1], last_row(horizon, early)] if tasks == horizon else rows
+        return tuple(map(tuple, ends))
     f, e = endless_factor.data_factor(tasks).tolist(), (1.0,) * tasks
     if horizon is not None:
         f, e = coefficients(horizon), easing(horizon, participations)
@@ -100,9 +146,9 @@ def mixing(horizon: int | None, tasks: int, participations: int) -> tuple[tuple[
 
 
 @lru_cache
-def total_noise(horizon: int | None, tasks: int, participations: int) -> float:
+def total_noise(horizon: int | None, tasks: int, participations: int, early: float | None = None) -> float:
     """The standard deviation of the noise in the sum of the first `tasks` releases, for z of standard deviation 1."""
     if horizon is None:
         return math.hypot(*endless_factor.prefix_factor(tasks))
-    g, e = inverse(horizon), easing(horizon, participations)
-    return math.sqrt(sum(sum(e[j] * g[j - k] for j in range(k, tasks)) ** 2 for k in range(tasks)))
+    noise = [weights(horizon, position, participations, early) for position in range(tasks)]
+    return math.hypot(*(sum(noise[j][j - k] for j in range(k, tasks)) for k in range(tasks)))

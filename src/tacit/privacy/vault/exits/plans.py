@@ -185,6 +185,9 @@ class SumPlan:
         horizon: The public number of tasks in the series; None if it is not known.
         participations: The largest number of tasks of the series that one unit may be in.
         series: The name of the release within the stream, the same for all its tasks; needed unless the horizon is 1.
+        early: The share of a unit's squared sensitivity that the releases before the last may use, in (0, 1): less of
+            it means less noise in the last release and in sums that end there, and more in the earlier ones. None:
+            every release counts alike. It needs a horizon, and units in one task each.
     """
 
     noise: float
@@ -192,6 +195,7 @@ class SumPlan:
     horizon: int | None = 1
     participations: int = 1
     series: str = ""
+    early: float | None = None
 
     def __post_init__(self) -> None:
         check_noise(self.noise, "a private sum needs noise")
@@ -206,6 +210,8 @@ class SumPlan:
                 f"participations is {self.participations} with horizon 1; independent releases are billed one by one"
             )
         toeplitz.sensitivity(self.horizon, self.participations)
+        if self.early is not None:
+            toeplitz.check_early(self.horizon, self.participations, self.early)
 
     @classmethod
     def for_budget(
@@ -216,6 +222,7 @@ class SumPlan:
         horizon: int | None = 1,
         participations: int = 1,
         series: str = "",
+        early: float | None = None,
         share: float = 1.0,
         tasks_per_unit: int = 1,
     ) -> "SumPlan":
@@ -227,6 +234,7 @@ class SumPlan:
             horizon: The number of tasks in the series; None if it is not known.
             participations: The largest number of tasks of the series that one unit may be in.
             series: The name of the series.
+            early: The share of the releases before the last; None counts every release alike.
             share: The share of the budget, in μ² = 1/σ². The shares of one block's releases add up to 1.
             tasks_per_unit: The number of tasks of a unit. With horizon 1 each of them is paid for; in a series
                 the participations are paid for together.
@@ -240,7 +248,7 @@ class SumPlan:
         if horizon == 1:
             noise *= math.sqrt(tasks_per_unit)
         noise *= 1 + 1e-9  # the charges of the parts, squared and added in floating point, must not exceed the whole
-        return cls(noise=noise, clip=clip, horizon=horizon, participations=participations, series=series)
+        return cls(noise=noise, clip=clip, horizon=horizon, participations=participations, series=series, early=early)
 
     @property
     def correlated(self) -> bool:
@@ -258,5 +266,5 @@ class SumPlan:
         return self.noise * toeplitz.sensitivity(self.horizon, self.participations)
 
     def describe(self) -> dict[str, object]:
-        """The plan as it is stored in ledgers."""
-        return {"plan": "sum", **asdict(self)}
+        """The plan as it is stored in ledgers. Unused, `early` is left out, so that earlier fingerprints stay valid."""
+        return {"plan": "sum", **{name: value for name, value in asdict(self).items() if name != "early" or value}}

@@ -108,7 +108,7 @@ def release_once(
     else:
         # The noise of task t is Σ_k w_k z_{t−k}; the z of earlier tasks are derived again from their grants.
         members, keys = bill.ticket.series, access.ledger.keys
-        weights = toeplitz.weights(plan.horizon, len(members) - 1, plan.participations)
+        weights = toeplitz.weights(plan.horizon, len(members) - 1, plan.participations, plan.early)
         sources = [
             (weight, keys.derive(NOISE, bill.ticket.generation, "series", grant))
             for weight, grant in zip(weights, reversed(members), strict=True)
