@@ -187,7 +187,7 @@ def sweep(setting: Setting, lrs: list[float]) -> dict[str, object]:
         "learner.steps": setting.steps,
         "learner.batch": setting.batch,
         "learner.lr": setting.lr,
-        "learner.decay": "linear",
+        "learner.lr_decay": "linear",
         "learner.clipping": "automatic",
         "learner.average": setting.average,
         "learner.momentum": 0.0,

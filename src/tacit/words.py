@@ -34,10 +34,11 @@ def listed(names: Sequence[str]) -> str:
 
 
 def close(name: str, valid: Iterable[str]) -> list[str]:
-    """The valid names that begin with this one or differ from it by a typo; often none."""
+    """The valid names that begin with this one, have its letters in another order or differ from it by a typo."""
     names = list(valid)
     completed = [valid_name for valid_name in names if name and valid_name.startswith(name)]
-    return list(dict.fromkeys([*completed[:MOST_LISTED], *get_close_matches(name, names)]))
+    swapped = [valid_name for valid_name in names if sorted(valid_name) == sorted(name)]
+    return list(dict.fromkeys([*completed[:MOST_LISTED], *swapped, *get_close_matches(name, names)]))
 
 
 def counted(number: int, noun: str) -> str:

@@ -84,7 +84,7 @@ def test_officers(book: Path, tmp_path: Path) -> None:
     found = json.loads(tacit("ledger", "officers", "list", "--ledger", book, "--json").output)
     assert [one["name"] for one in found["officers"]] == ["ann"]
     assert "by ann (signed): w" in tacit("ledger", "log", "--ledger", book).output
-    assert "in order" in tacit("ledger", "verify", "--ledger", book).output
+    assert "verified: " in tacit("ledger", "verify", "--ledger", book).output
 
 
 @pytest.mark.parametrize("words", [("policy", "adopt", "p.toml"), ("ledger", "raise", "scans", "--epsilon", "2")])

@@ -85,15 +85,6 @@ def test_every_learner_has_an_entry() -> None:
 
 
 @EVERY
-def test_it_is_at_most_four_classes_deep(name: str) -> None:
-    def depth(cls: type) -> int:
-        own = [base for base in cls.__bases__ if base is not object and base.__module__ != "abc"]
-        return 1 + max(map(depth, own), default=0)
-
-    assert depth(find(name)) <= 4
-
-
-@EVERY
 def test_its_docstring_has_reference_claim_and_certified(name: str) -> None:
     learner = find(name)
     text = inspect.getdoc(learner) or ""

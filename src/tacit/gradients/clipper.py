@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.utils._pytree import tree_map
 
-from tacit.errors import PlanError
+from tacit.errors import PlanError, UnsupportedModel
 from tacit.gradients.clip import ClipRule, as_rule
 from tacit.gradients.exact import ROOM, SLACK, ExactSum
 from tacit.gradients.generic import generic, not_first
@@ -30,7 +30,7 @@ from tacit.gradients.layout import Layout
 from tacit.gradients.rows import Dense, Rows, Units
 from tacit.gradients.tape import Loss, Site, Use, differentiate, record
 from tacit.gradients.validate import mixers, refuse_mixing
-from tacit.gradients.verify import agrees
+from tacit.gradients.verify import RANDOM, agrees, random_parameters
 
 Judge = Callable[[Tensor], Tensor]
 """From the norms of all units of a batch, before the clip, to a factor of 0 or 1 for each."""
@@ -38,16 +38,14 @@ Judge = Callable[[Tensor], Tensor]
 SMALL, FEW = 1 << 14, 4
 """At least so many parameters of at most such a size are added in one operation."""
 _TOGETHER = ""
-LOOKS = 5
-"""Number of parameter versions at which batches are compared with autograd while some gradient is zero; afterwards that
-gradient is assumed to stay zero."""
 
 
 class Clipper:
     """Clipped sums of one model and one loss, prepared once and used many times.
 
     The set of trained parameters is that of the moment of construction. `loss(output, y)` gives one value per example.
-    The first batch is checked against plain autograd: a layer whose hook does not fire raises UnsupportedModel.
+    The first batch, or the rows given to `verify`, is compared with plain autograd: a layer whose hook does not fire
+    raises UnsupportedModel.
     """
 
     def __init__(self, model: nn.Module, loss: Loss, clip: float | ClipRule) -> None:
@@ -58,7 +56,7 @@ class Clipper:
         self._rules = {site.name: rule_for(site.module) for site in self._sites}
         self._mixers = mixers(model)
         self._roles: dict[str, list[bool]] = {}
-        self._verified, self._looks, self._seen = False, 0, -1
+        self._verified = False
         refuse_mixing(self._mixers)
 
     @property
@@ -118,7 +116,7 @@ class Clipper:
         refuse_mixing(self._mixers)
         units = _units(groups, num_groups, x)
         if not self._verified:
-            self._look(x[: len(x) - filled], y[: len(y) - filled])
+            self._verified = self._compared(x[: len(x) - filled], y[: len(y) - filled])
         losses, uses = record(self._sites, self.model, without(self.loss, filled), x, y)
         differentiate(losses, uses)
         with torch.no_grad():
@@ -129,14 +127,41 @@ class Clipper:
                 else:
                     self._add({n: r.by_unit(units) for n, r in rows.items()}, units.count, total, judge)
 
-    def _look(self, x: Tensor, y: Tensor) -> None:
-        """Compare with autograd. More batches at the same parameters are one look: a head that is zero hides the layers
-        below from all of them, the chunks of a step and the made-up rows before it."""
-        fine = agrees(self.model, self.loss, x, y, self._sites, self.rows)
-        version = sum(p._version for p in self.model.parameters() if p.requires_grad)
-        if fine is None and version != self._seen:
-            self._looks, self._seen = self._looks + 1, version
-        self._verified = fine is True or self._looks >= LOOKS
+    def verify(self, x: Tensor, y: Tensor) -> None:
+        """Compares gradients with autograd on these rows, and on no others: batches that follow are not compared.
+
+        Whether the comparison raises depends on the rows. The vault gives synthetic ones, so that no private record
+        decides it.
+
+        Args:
+            x: Public inputs, at least two.
+            y: Their targets.
+
+        Raises:
+            UnsupportedModel: If a gradient is not what autograd computes, or no loss is finite.
+        """
+        if not self._compared(x, y) and not self._compared_at_random(x, y):
+            raise UnsupportedModel(
+                "the loss is not finite on synthetic examples, so that the gradients cannot be checked; use a model "
+                "and a loss that are finite for ordinary numbers"
+            )
+        self._verified = True
+
+    def _compared(self, x: Tensor, y: Tensor) -> bool:
+        """Compare with autograd; False if there are too few finite examples to tell. Where some gradient vanishes, as
+        under a head that starts at zero, it is compared under random parameters."""
+        found = agrees(self.model, self.loss, x, y, self._sites, self.rows)
+        if found is None:
+            self._compared_at_random(x, y)
+        return found is not False
+
+    def _compared_at_random(self, x: Tensor, y: Tensor) -> bool:
+        found: list[bool | None] = []
+        for std in RANDOM:
+            if True not in found:
+                with random_parameters(self.model, std):
+                    found.append(agrees(self.model, self.loss, x, y, self._sites, self.rows))
+        return any(one is not False for one in found)
 
     def rows(self, uses: list[Use], examples: int) -> dict[str, Rows]:
         """Per-example gradients of each parameter that took part, in factored form where it is used once."""

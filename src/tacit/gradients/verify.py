@@ -1,11 +1,14 @@
 """Comparison of the recorded gradients with plain autograd, once for each Clipper, so that no hook fails silently.
 
-On a few examples of the first batch, the unclipped sum of every parameter and the norm of every example's gradient are
-compared with what autograd computes from the same forward pass. The second comparison detects what the first
-cannot: examples in another dimension than the first give the right sum and wrong norms.
+On a few examples, the unclipped sum of every parameter and the norm of every example's gradient are compared with what
+autograd computes from the same forward pass. The second comparison detects what the first cannot: examples in another
+dimension than the first give the right sum and wrong norms.
+
+Whether it raises depends on the examples, so the vault calls it with synthetic ones only (`Clipper.verify`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +19,11 @@ from tacit.gradients.tape import Loss, Site, Use, differentiate, record
 
 EXAMPLES = 4
 FLOOR = 1e-5  # of the whole gradient: below it a parameter's gradient is rounding (a bias before a normalisation)
+VANISHING = 1e-7
+"""Norms below it are not compared: where numbers underflow, as they do with a saturated loss, the norms of recorded
+rows are rounded up by up to 1e-10."""
+RANDOM = (0.05, 0.3)
+"""Standard deviations of the parameters that are tried where gradients vanish under the model's own."""
 
 
 def agrees(
@@ -26,8 +34,15 @@ def agrees(
     sites: Sequence[Site],
     rows_of: Callable[[list[Use], int], dict[str, Rows]],
 ) -> bool | None:
-    """Raise UnsupportedModel if a parameter's rows are wrong. False: too few finite examples, look again. None: right
-    so far, but some gradient is zero, which a wrong rule would give too (layers under a head that starts at zero)."""
+    """Whether the rows of every parameter are right.
+
+    Returns:
+        False: there are too few finite examples to tell. None: right so far, but some gradient vanishes, which it
+        would by a wrong rule too (layers under a head that starts at zero).
+
+    Raises:
+        UnsupportedModel: If the rows of a parameter are wrong.
+    """
     x, y = x[:EXAMPLES].detach().requires_grad_(x.requires_grad), y[:EXAMPLES]
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):  # dropout's coins are spent twice otherwise
@@ -58,7 +73,7 @@ def _compare(
         return True
     each = [_gradients(losses, i, trained) for i in range(len(losses))]
     lengths = {name: [float(g[name].norm()) for g in each] for name in trained}
-    whole = max(1e-30, max(sum(values) for values in lengths.values()))
+    whole = max(sum(values) for values in lengths.values())
     tolerance = _tolerance(losses)
     totals = _backward(losses, trained)
     for name, parameter in trained.items():
@@ -78,12 +93,26 @@ def _compare(
         if name in rows:
             norms = squared[name].clamp(min=0).sqrt().tolist()
             for mine, true in zip(norms, lengths[name], strict=True):
-                if not abs(mine - true) <= tolerance * max(lengths[name]) + FLOOR * whole:
+                if not abs(mine - true) <= tolerance * max(lengths[name]) + FLOOR * whole + FLOOR * VANISHING:
                     raise UnsupportedModel(
                         f"the layer of {name!r} does not have the examples in the first dimension of its input; "
                         "keep them there (batch_first=True)"
                     )
-    return all(max(values) > 0 for values in lengths.values())
+    return all(max(values) > VANISHING for values in lengths.values())
+
+
+@contextmanager
+def random_parameters(model: nn.Module, std: float) -> Iterator[None]:
+    """Inside it, all trained parameters are random numbers, the same in every call; on exit they are as they were."""
+    before = {p: p.data for p in model.parameters() if p.requires_grad}
+    generator = torch.Generator().manual_seed(0)
+    try:
+        for p in before:
+            p.data = (std * torch.randn(p.shape, generator=generator)).to(p)
+        yield
+    finally:
+        for p, values in before.items():
+            p.data = values
 
 
 def _gradients(losses: Tensor, example: int, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -119,12 +119,15 @@ def after(layer: nn.Module, bounds: Bounds) -> Bounds:
 
 def rounding(layer: nn.Linear | nn.Conv2d) -> tuple[float, float]:
     """γ of the layer's sums in float64, and as they are computed when it is deployed."""
-    count = layer.weight[0].numel() + 4
-    single = count * SINGLE / (1 - count * SINGLE)
-    cuda, convolution = layer.weight.is_cuda, isinstance(layer, nn.Conv2d)
-    reduced = torch.backends.cudnn.allow_tf32 if convolution else torch.backends.cuda.matmul.allow_tf32
-    single += 3 * TF32 if cuda and reduced else 0.0
+    count, convolution = layer.weight[0].numel() + 4, isinstance(layer, nn.Conv2d)
+    single = count * SINGLE / (1 - count * SINGLE) + tf32(layer.weight.is_cuda, convolution)
     return 2 * count * DOUBLE, single * (CONVOLUTION if convolution else 1)
+
+
+def tf32(cuda: bool, convolution: bool = False) -> float:
+    """What products of numbers that are first rounded to TF32 add to γ, where torch is set to use it."""
+    reduced = torch.backends.cudnn.allow_tf32 if convolution else torch.backends.cuda.matmul.allow_tf32
+    return 3 * TF32 if cuda and reduced else 0.0
 
 
 def _linear(layer: nn.Linear | nn.Conv2d, bounds: Bounds) -> Bounds:

@@ -23,7 +23,7 @@ from tacit.learners.closed_form.routing import NEGLIGIBLE
 from tacit.learners.experts.experts import RoutedExperts
 from tacit.models.interval import box
 from tacit.robustness.committee import Committee, Member, committee, member_of
-from tacit.robustness.interval_bounds import DOUBLE, SINGLE, above, plain_layers
+from tacit.robustness.interval_bounds import DOUBLE, SINGLE, above, plain_layers, tf32
 
 SLACK = 1e-5
 """More than float32 changes a probability or a weight of the router, relative to the largest."""
@@ -122,8 +122,10 @@ def _routed(learner: RoutedExperts, x: Tensor, low: Tensor, high: Tensor, label:
     for task in sorted(set(chosen.tolist())):
         rows = (chosen == task).nonzero().squeeze(1)
         weights = router_weights(learner, task, low[rows], high[rows])
-        # Where the chosen expert itself could be left out of the mixture, its own part counts for nothing.
-        weights[(weights.sum(1) * NEGLIGIBLE >= 1 - SLACK).unsqueeze(1) & (weights > 0)] = torch.inf
+        # Where the chosen expert itself could be left out of the mixture, its own part counts for nothing. The weights
+        # that are 0 here are below NEGLIGIBLE, and count.
+        left_out = ((weights.sum(1) + weights.shape[1] * NEGLIGIBLE) * NEGLIGIBLE >= 1 - SLACK).unsqueeze(1)
+        weights[left_out & (weights > 0)] = torch.inf
         total[rows] = gaps(asked(task), low[rows], high[rows], label[rows])
         for other in (weights > 0).any(0).nonzero().squeeze(1).tolist():
             if other == task:
@@ -172,6 +174,6 @@ def _least_difference(directions: Sequence[Tensor], task: int, low: Tensor, high
     width = low.shape[1]
     product = torch.stack(apart, 1) - 8 * (width + 8) * DOUBLE * largest[:, None]
     length = torch.where(product >= 0, largest[:, None] * (1 + 1e-12), least[:, None] * (1 - 1e-12)).clamp(min=1e-12)
-    rounded = 4 * (width + 8) * SINGLE / (1 - 4 * (width + 8) * SINGLE)
+    rounded = 4 * (width + 8) * SINGLE / (1 - 4 * (width + 8) * SINGLE) + 4 * tf32(low.is_cuda)
     found: Tensor = (product / length).clamp(min=-3.0) - rounded
     return found

@@ -21,7 +21,7 @@ def test_it_reads_back_as_itself_with_every_setting_in_it(config: Config) -> Non
     again = Config.of(yaml.safe_load(config.to_yaml()))
     assert again == config
     assert again.learner.options["memory_share"] == 0.1  # a default that nobody gave
-    assert again.model.options == {"hidden": [6], "activation": "relu"}
+    assert again.model.options == {"hidden": [6], "activation": "relu", "centred": False, "length": None}
     assert "limit: null" in config.to_yaml()
 
 

@@ -78,14 +78,14 @@ def test_one_charge_then_the_run_goes_on(tmp_path: Path) -> None:
 def test_the_release_is_the_winners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Public scores decide; settings and weights that leave are those of the best trial."""
     seen: list[tuple[float, dict[str, Any], Any]] = []
-    inside = private_tuning._Tuning._try
+    inside = private_tuning._TuningLoop.trial
 
     def spied(self: Any, *given: Any) -> Any:
         score, (settings, tensors) = inside(self, *given)
         seen.append((score, settings, tensors))
         return score, (settings, tensors)
 
-    monkeypatch.setattr(private_tuning._Tuning, "_try", spied)
+    monkeypatch.setattr(private_tuning._TuningLoop, "trial", spied)
     monkeypatch.setattr("tacit.privacy.vault.exits.repeat_and_select.draw_trials", lambda *_: 5)
     found = private(tmp_path, stream=partial(make_blobs, public=False))
     assert len(seen) == 5 and len({settings["learner.lr"] for _, settings, _ in seen}) == 5
@@ -205,14 +205,14 @@ def test_the_folder_shows_no_time_from_before_the_end_of_the_trials(
     """How long the trials took tells how many there were."""
     there: list[bool] = []
     inodes: set[int] = set()
-    inside = private_tuning._Tuning._try
+    inside = private_tuning._TuningLoop.trial
 
     def spied(self: Any, *given: Any) -> Any:
         there.append((tmp_path / "r").exists())
         inodes.update(path.stat().st_ino for path in tmp_path.rglob("*") if path.is_dir())  # they stay to the end
         return inside(self, *given)
 
-    monkeypatch.setattr(private_tuning._Tuning, "_try", spied)
+    monkeypatch.setattr(private_tuning._TuningLoop, "trial", spied)
     found = private(tmp_path, stream=make_blobs)
     public = [tmp_path / "r", *(one for one in (tmp_path / "r").rglob("*") if "private" not in one.parts[:-1])]
     assert there and not any(there) and len(public) > 10
@@ -235,7 +235,7 @@ def test_what_fails_leaves_no_folder_and_what_is_killed_is_named(
         private(tmp_path)
     assert not (tmp_path / "data.ledger").exists()
     (tmp_path / ".r-unseen").rmdir()
-    monkeypatch.setattr(private_tuning._Tuning, "_try", failing)
+    monkeypatch.setattr(private_tuning._TuningLoop, "trial", failing)
     with pytest.raises(LearnerError, match="no trial today"):
         private(tmp_path)
     assert not (tmp_path / "r").exists() and not (tmp_path / ".r-unseen").exists()

@@ -343,7 +343,7 @@ def test_a_budget_too_small_for_one_segment_is_refused_with_a_noise_that_fits() 
 
 def test_public_records_have_to_be_shown_first() -> None:
     learner, vault = adaptive(watch_on="public"), fixed()
-    with pytest.raises(LearnerError, match=r"show\(X, y\) them first"):
+    with pytest.raises(LearnerError, match=r"call receive_public_records\(X, y\) first"):
         learn(learner, vault, [0])
     assert not vault.ledger.statement(1).grants
 

@@ -30,7 +30,7 @@ def rates(name: str, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> list[f
 
 @pytest.mark.parametrize("name", STEPS)
 def test_it_falls_in_a_straight_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings: dict[str, Any] = {"decay": "linear", "lr": [0.1, 0.5]}
+    settings: dict[str, Any] = {"lr_decay": "linear", "lr": [0.1, 0.5]}
     settings |= {"steps": 4, "noise": 2.0} if name == "adaptive" else {}
     found = rates(name, monkeypatch, **settings)
     line = [0.5 * (1 - step / 5) for step in range(5)]
@@ -44,8 +44,8 @@ def test_it_is_constant_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_decay_is_refused() -> None:
-    with pytest.raises(LearnerError, match="decay"):
-        started("experts", decay="cosine")
+    with pytest.raises(LearnerError, match="lr_decay"):
+        started("experts", lr_decay="cosine")
 
 
 def test_a_loop_of_ones_own_needs_to_pass_its_optimizer() -> None:
@@ -57,6 +57,6 @@ def test_a_loop_of_ones_own_needs_to_pass_its_optimizer() -> None:
 
     with pytest.raises(LearnerError, match="pass the optimizer"):
         settings = given("NaiveDPSGD")
-        learner = Own(network=lambda info: torch.nn.Linear(6, 2), decay="linear", batch=30, **settings)
+        learner = Own(network=lambda info: torch.nn.Linear(6, 2), lr_decay="linear", batch=30, **settings)
         learner.start(facts(1))
         learn(learner, fixed(), [0])

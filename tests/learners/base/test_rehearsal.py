@@ -24,6 +24,7 @@ BUDGET = Budget(epsilon=2.0, delta=1e-5)
 SMALL: dict[str, dict[str, Any]] = {
     "RoutedExperts": {"batch": 20, "steps": 5},
     "PEFTEnsemble": {"batch": 20, "epochs": 1},
+    "DPGenerativeReplay": {"batch": 20, "steps": 5},
     "L2DPML": {"batch": 20},
     "DPL2M": {"batch": 20},
 }

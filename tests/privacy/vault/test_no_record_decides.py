@@ -10,6 +10,9 @@ from torch import nn
 
 from tacit import Budget, Declared, GradientPlan, Ledger, SumPlan, Vault
 from tacit.errors import VaultError
+from tacit.gradients.losses import cross_entropy
+from tacit.models.dense import mlp
+from tacit.models.lowrank import adapted
 from tacit.privacy.randomness.keys import KeyRing
 from tacit.privacy.vault import LabelPlan
 from tacit.privacy.vault.intake.records import Records
@@ -55,6 +58,24 @@ def test_bytes_of_an_image_are_scaled_whatever_the_others_are(odd: Any, lists: b
         y = [0] * len(images)
         found = held((images, y) if lists else list(zip(images, y, strict=True)), shape=(1, 2, 2))
         assert np.allclose(found[-6:], 0.2)
+
+
+@pytest.mark.parametrize("saturated", [True, False])
+def test_a_record_without_a_gradient_is_no_error(saturated: bool) -> None:
+    """A model whose gradients vanish on the synthetic rows (low-rank updates that start at zero), and a record whose
+    gradient vanishes too: the comparison with autograd is never made on private rows."""
+    torch.manual_seed(0)
+    model = adapted(mlp((300,), 5, hidden=(200,)), 4, 0).train()
+    rows = 1e4 * torch.from_numpy(np.random.default_rng(0).normal(size=(60, 300)).astype(np.float32))
+    with torch.no_grad():
+        logits = model(rows)
+    sure = logits.sort(1).values.diff(dim=1)[:, -1] > 200
+    x, y = rows[sure][:1].numpy(), logits.argmax(1)[sure][:1].numpy()
+    vault = Vault(Ledger.throwaway(keys=KeyRing.for_tests(0)))
+    declared = Declared(stream="s", task="t", budget=WIDE, size=1, labels=range(5), public=True)
+    block = vault.admit((x, y if saturated else (y + 1) % 5), declared)
+    grant = vault.grant(block, GradientPlan(rate=1.0, steps=1, noise=1.0, clip=1.0), model, cross_entropy)
+    assert all(bool(value.isfinite().all()) for value in grant.gradient().values())
 
 
 def test_tokens_are_declared() -> None:

@@ -31,7 +31,7 @@ class Reporter(Callback):
         tasks: int = 0,
         before_step: Callable[[Step], None] | None = None,
     ) -> None:
-        self._progress, self._stop, self._seed, self._before_step = progress, stop, seed, before_step
+        self.progress, self._stop, self._seed, self._before_step = progress, stop, seed, before_step
         self._reported = 0.0
         self.tasks = tasks
         self.epsilon: float | None = None
@@ -48,4 +48,4 @@ class Reporter(Callback):
 
     def report(self, kind: Any, **values: Any) -> None:
         """Report an event of this seed."""
-        self._progress(Event(kind=kind, seed=self._seed, tasks=self.tasks, epsilon=self.epsilon, **values))
+        self.progress(Event(kind=kind, seed=self._seed, tasks=self.tasks, epsilon=self.epsilon, **values))

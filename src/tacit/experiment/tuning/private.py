@@ -43,6 +43,7 @@ from tacit.experiment.tuning.search import TuningResult, planner, save
 from tacit.experiment.tuning.space import Settings, Space
 from tacit.learners.base.inference import answer
 from tacit.learners.base.learner import Learner
+from tacit.learners.base.release import Release
 from tacit.learners.base.task_loop import admit
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.budget import Budget, Unit
@@ -118,7 +119,7 @@ def tune_privately(
             Vault(charged, place.seed(seed).private / "store") as vault,
         ):
             plan = SeedPlan(config, place.seed(seed), opened, vault)
-            return _Tuning(plan, space, place, settled, progress, stop).go(book)
+            return _TuningLoop(plan, space, place, settled, book, progress, stop).tune()
 
 
 def rehearsed(run: SeedPlan, space: Space, *, trials: float, shape: float) -> Trials:
@@ -192,60 +193,77 @@ def _rehearse(config: Config, settled: Trials, budget: Budget, info: StreamInfo)
         )
 
 
-class _Tuning:
-    """One study: admit the task, run the trials, release the best."""
+class _TuningLoop(FiniteLoop):
+    """Learns the first task as the best of the trials, and writes the folder of a run that goes on from there."""
 
     def __init__(
-        self, run: SeedPlan, space: Space, place: RunFolder, settled: Trials, progress: OnEvent, stop: Stop
+        self,
+        plan: SeedPlan,
+        space: Space,
+        run: RunFolder,
+        settled: Trials,
+        ledger: Path | None,
+        progress: OnEvent,
+        stop: Stop,
     ) -> None:
-        self.run, self.space, self.place, self.settled = run, space, place, settled
-        self.vault, self.progress, self.stop = run.vault, progress, stop
+        super().__init__(plan, progress, stop)
+        self.space, self.run_folder, self.settled, self.ledger = space, run, settled, ledger
 
-    def go(self, ledger: Path | None) -> TuningResult:
-        run, task = self.run, self.run.stream[0]
-        said = f"tuning {self.space.keys} on {task.info.name}, under one charge of ε = {run.budget.epsilon:g}"
-        notify(self.progress, said)
-        run.learner.start(run.labels.info)
-        asked, block = FiniteLoop(run, self.progress, self.stop).admit(task)
-        winner = self.vault.umbrella([block], self.settled.plan, lambda rng: self._try(rng, asked, block))
+    def tune(self) -> TuningResult:
+        """Run the trials and release the best; returns what was found."""
+        task = self.plan.stream[0]
+        said = f"tuning {self.space.keys} on {task.info.name}, under one charge of ε = {self.plan.budget.epsilon:g}"
+        notify(self.reporter.progress, said)
+        self.learner.start(self.plan.labels.info)
+        self.learn(task)
+        return self.found
+
+    def train(self, task: TaskInfo, block: Block) -> Release:
+        winner = self.vault.umbrella([block], self.settled.plan, lambda rng: self.trial(rng, task, block))
         drawn, tensors = winner.result
-        plan = self.settled.plan
+        plan, before = self.settled.plan, self.plan.config
         about = (
-            f"{self.space.keys}: repeat-and-select on {task.info.name}, {plan.trials:g} random trials expected (shape "
+            f"{self.space.keys}: repeat-and-select on {task.name}, {plan.trials:g} random trials expected (shape "
             f"{plan.shape:g})"
         )
         settings = drawn | {"tuned.how": "private", "tuned.charged": True, "tuned.about": about}
-        config = with_settings(run.config, settings | {"threads": run.config.threads or available_cores()})
-        learner = self._learner(config)
-        run.folder.note({"untrained": run.evaluation.untrained(learner)})
-        learner.restore(tensors, (asked,))
-        self.place.lay_out(config)
-        if not run.stream.info.public:  # as the first call of a run, it vouches for all tasks in one file
-            write_arrivals(self.place, [one.info.name for one in run.stream if one.arrived is None])
-        if ledger is not None:
-            charged_ledger.write_ledger_reference(ledger, self.place)
-        release = learner.release(asked, block, self.vault)
-        release.save(run.folder.release(0, task.info.name))  # last: with it the run can be resumed
-        found = TuningResult(settings=settings, score=winner.score, tried=(), config=config)
-        save(found, self.place.path)
-        return found
+        config = with_settings(before, settings | {"threads": before.threads or available_cores()})
+        self.learner = self._learner(config)
+        self.folder.note({"untrained": self.evaluation.untrained(self.learner)})
+        self.learner.restore(tensors, (task,))
+        self.found = TuningResult(settings=settings, score=winner.score, tried=(), config=config)
+        return self.learner.release(task, block, self.vault)
 
-    def _try(
-        self, rng: np.random.Generator, asked: TaskInfo, block: Block
+    def save(self, release: Release, block: Block) -> None:
+        folder, stream = self.run_folder, self.plan.stream
+        folder.lay_out(self.found.config)
+        if not stream.info.public:  # as the first call of a run, it vouches for all tasks in one file
+            write_arrivals(folder, [one.info.name for one in stream if one.arrived is None])
+        if self.ledger is not None:
+            charged_ledger.write_ledger_reference(self.ledger, folder)
+        save(self.found, folder.path)
+        release.save(self._release_path(release.task))  # last: with it the run can be resumed
+
+    def evaluate(self, task: TaskInfo) -> None:
+        """Nothing: the run measures accuracy when it is resumed."""
+
+    def trial(
+        self, rng: np.random.Generator, task: TaskInfo, block: Block
     ) -> tuple[float, tuple[Settings, dict[str, Tensor]]]:
+        """Learn the task with settings drawn from `rng`; returns the score, and the settings and the state learned."""
         settings = self.space.draw(rng)
-        learner = self._learner(_trial(self.run.config, self.settled, settings))
-        learner.fit(asked, block, self.vault)
-        learner.tasks_ = (asked,)
+        learner = self._learner(_trial(self.plan.config, self.settled, settings))
+        learner.fit(task, block, self.vault)
+        learner.tasks_ = (task,)
         return self._score(learner, block), (settings, learner.tensors())
 
     def _score(self, learner: Learner, block: Block) -> float:
         if self.settled.score is None:
-            return self.run.evaluation.now(learner, 0) or 0.0
-        task = self.run.stream.info.tasks[0] if self.run.stream.info.task_id == "given" else None
+            return self.evaluation.now(learner, 0) or 0.0
+        task = self.facts.tasks[0] if self.facts.task_id == "given" else None
         return self.vault.accuracy(block, partial(answer, learner.scores, task, "trial"), self.settled.score)
 
     def _learner(self, config: Config) -> Learner:
-        made = make_learner(config, self.run.evaluation.budget, self.run.folder.seed)
-        made.start(self.run.labels.info)
+        made = make_learner(config, self.evaluation.budget, self.folder.seed)
+        made.start(self.plan.labels.info)
         return made

@@ -41,7 +41,7 @@ class GradientSettings:
     a smaller task."""
     lr: Each[float] = 0.1
     """Learning rate."""
-    decay: Literal["none", "linear"] = "none"
+    lr_decay: Literal["none", "linear"] = "none"
     """linear: the learning rate falls in a straight line, from `lr` at a task's first step to 0 after its last."""
     rule: Literal["sgd", "adam"] = "sgd"
     """Optimizer; its state is reset in every task."""
@@ -109,8 +109,8 @@ class GradientSettings:
             raise LearnerError(f"rule must be 'sgd' or 'adam', got {self.rule!r}")
         if self.rule == "adam" and self.momentum:
             raise LearnerError(f"momentum must be 0 with rule='adam', got {self.momentum:g}; Adam has its own")
-        if self.decay not in ("none", "linear"):
-            raise LearnerError(f"decay must be 'none' or 'linear', got {self.decay!r}")
+        if self.lr_decay not in ("none", "linear"):
+            raise LearnerError(f"lr_decay must be 'none' or 'linear', got {self.lr_decay!r}")
         if (self.steps is None) == (self.epochs is None):
             raise LearnerError(
                 f"give either steps or epochs, got steps={self.steps} and epochs={self.epochs}; set the other to None"
@@ -151,8 +151,8 @@ class GradientSettings:
         return torch.optim.SGD(trained, lr=lr, momentum=self.momentum if momentum is None else momentum)
 
     def set_rate(self, optimizer: torch.optim.Optimizer, task: TaskInfo, *, step: int, of: int) -> None:
-        """Set the learning rate for a step of a task, as `decay` says."""
-        if self.decay == "linear":
+        """Set the learning rate for a step of a task, as `lr_decay` says."""
+        if self.lr_decay == "linear":
             for group in optimizer.param_groups:
                 group["lr"] = at(self.lr, task, "lr") * (1 - step / of)
 
@@ -188,14 +188,14 @@ class GradientLearner(GradientSettings, Learner):
         Args:
             grant: The grant.
             task: Public facts of the task.
-            optimizer: Its learning rate is set before each step; needed with `decay`.
+            optimizer: Its learning rate is set before each step; needed with `lr_decay`.
 
         Raises:
             LearnerError: The learning rate decays, and there is no optimizer.
         """
-        if optimizer is None and self.decay != "none":
+        if optimizer is None and self.lr_decay != "none":
             raise LearnerError(
-                f"decay = {self.decay!r} needs training_steps(grant, task, optimizer); pass the optimizer"
+                f"lr_decay = {self.lr_decay!r} needs training_steps(grant, task, optimizer); pass the optimizer"
             )
         steps = grant.plan.steps
         average = AveragedWeights(self.model_, share=self.average, steps=steps, first=grant.step)

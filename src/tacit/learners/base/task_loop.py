@@ -1,8 +1,8 @@
 """The life of one task: its records are admitted, learned from, released and settled.
 
 `TaskLoop` is the only place where a task is learned from private records. `tacit.run`, `run_endless`, private tuning
-and `Learner.partial_fit` all use it; the first two override what they do besides
-(`tacit.experiment.runs.finite_and_endless`).
+and `Learner.partial_fit` all use it; the first three override what they do besides
+(`tacit.experiment.runs.finite_and_endless`, `tacit.experiment.tuning.private`).
 
 Resuming. A crash at any moment loses time only. Work is billed before it computes on records and stays resumable until
 the release is saved (`Vault.until_saved`): the same calls then find their unfinished grants by fingerprint, replay the
@@ -76,7 +76,7 @@ class TaskLoop:
                     visible, block = self.admit(task)
                 # Random layers outside the vault (of learners that are not private) draw the same when it is repeated.
                 with self.clock.part("learn"), self.learner.seeded_randomness(task.info.number):
-                    release = self.learner.learn(visible, block, self.vault)
+                    release = self.train(visible, block)
                 self.save(release, block)
             with self.clock.part("evaluate"):
                 self.evaluate(task.info)
@@ -122,6 +122,10 @@ class TaskLoop:
     def prepare(self, task: TaskInfo, block: Block) -> tuple[TaskInfo, Block]:
         """Set aside records of an admitted block that are not learned from; returns what the learner receives."""
         return task, block
+
+    def train(self, task: TaskInfo, block: Block) -> Release:
+        """Learn the task from its block; returns the release, which is not saved yet."""
+        return self.learner.learn(task, block, self.vault)
 
     def save(self, release: Release, block: Block) -> None:
         """Save the release: from here on the task is learned."""

@@ -38,17 +38,6 @@ ABSENT = -1e4
 
 
 @dataclass(kw_only=True, eq=False)
-class _Start(MomentsClassifier):
-    """The moments classifier on a part of the budget."""
-
-    used: float = 1.0
-
-    @property
-    def rest(self) -> float:
-        return super().rest * self.used
-
-
-@dataclass(kw_only=True, eq=False)
 class DPFC(Prototypes):
     """The moments classifier and, after it, private gradients preconditioned by the noisy covariance.
 
@@ -93,7 +82,8 @@ class DPFC(Prototypes):
         shared = {
             name: getattr(self, name) for name in ("budget", "seed", "device", "backbone", "standardise", "centre")
         }
-        self.moments_ = _Start(**shared, moment_share=self.moment_share, early=self.early, used=1 - self.gradient_share)
+        self.moments_ = MomentsClassifier(**shared, moment_share=self.moment_share, early=self.early)
+        self.moments_.granted = 1 - self.gradient_share
         self.moments_.start(self.stream_)
         self.features_ = self.moments_.features_
         return self.moments_.model_

@@ -38,6 +38,9 @@ class Prototypes(TaskWise):
     scale: float = 20.0
     """Factor from similarities to logits (an inverse temperature). It does not change which label is predicted."""
 
+    granted = 1.0
+    """Share of the budget that this learner may use. Not a setting: a learner that has this one as a part sets it."""
+
     def start(self, stream: StreamInfo) -> None:
         if not 0 < self.scale < math.inf:
             raise LearnerError(f"scale must be a number > 0, got {self.scale}; 20 makes a cosine of 1 a logit of 20")
@@ -67,7 +70,7 @@ class Prototypes(TaskWise):
     @property
     def rest(self) -> float:
         """Share of the budget for the sums: what remains after standardisation or centring."""
-        return 1 - (self.standardise or self.centre or 0.0)
+        return self.granted * (1 - (self.standardise or self.centre or 0.0))
 
     def spread_plan(self, task: TaskInfo) -> list[SumPlan]:
         """The plan of the features' means (and standard deviations), in the first task only."""

@@ -145,7 +145,8 @@ def check_training(read: Read, records: Records, model: nn.Module, loss: Loss, c
         raise VaultError(f"the records are {rows.dtype} and the model is {parameter.dtype}; convert one of them")
     with unchanged(model, loss):
         check_independent(model, loss, rows, y)
-        clipper.sum(rows, y)  # the clipper compares its gradients with autograd on its first batch
+        clipper.verify(rows, y)  # here, and never on private records, whose gradients would decide what is raised
+        clipper.sum(rows, y)
         if batch_limits(model):
             _check_padding(rows, y, clipper)
 
