@@ -1,4 +1,4 @@
-"""Draws docs/pictures/papers.png: the papers' figures beside those of docs/reproduction.md.
+"""Draws docs/pictures/papers.png: the papers' figures beside those of docs/reproduction.md and docs/papers.
 
 python bench/pictures.py [--out FILE]
 """
@@ -14,12 +14,13 @@ from tacit.experiment.papers.accumulation_figure import blank, dressed
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 KINDS = {
     "paper": ("#b9b9b9", "printed in the paper (claimed ε)"),
-    "published": ("#b5452c", "as published, rerun (no ε)"),
-    "certified": ("#2f5d9b", "as it must be (certified ε)"),
-    "successor": ("#1b7f5c", "another method (certified ε)"),
+    "published": ("#b5452c", "retrained as published (no ε)"),
+    "certified": ("#2f5d9b", "corrected and certified (ε)"),
+    "successor": ("#1b7f5c", "another method, certified (ε)"),
     "free": ("#ffffff", "without privacy"),
 }
-ROW = 0.36
+ACCURACY = "average accuracy after the last task, %"
+ROW, DPI = 0.36, 90
 
 
 def main(out: Path) -> None:
@@ -29,31 +30,45 @@ def main(out: Path) -> None:
     figure = blank(out, (14, sum(heights) + 0.5))
     for every, row in zip(figure.subplots(len(rows), 2, height_ratios=heights), rows, strict=True):
         for axes, panel in zip(every, row, strict=True):
-            paint(axes, panel["title"], panel["bars"])
+            paint(axes, panel["title"], panel["bars"], panel.get("label", ACCURACY))
     boxes = {}
     for axes in figure.axes:
         found, names = axes.get_legend_handles_labels()
         boxes |= dict(zip(names, found, strict=True))
     figure.legend(boxes.values(), boxes, loc="outside lower center", ncols=5, fontsize=9, edgecolor="none")
-    figure.savefig(out, dpi=90)
+    figure.draw_without_rendering()
+    right = max(needed(axes) for axes in figure.axes)
+    for axes in figure.axes:
+        axes.set_xlim(0, right)
+    figure.savefig(out, dpi=DPI)
 
 
-def paint(axes: Any, title: str, bars: list[dict[str, Any]]) -> None:
+def needed(axes: Any) -> float:
+    """The right end of the axis at which every text beside a bar is inside the frame."""
+    width = axes.get_window_extent().width
+    return max(text.get_position()[0] / (1 - text.get_window_extent().width / width) for text in axes.texts) + 1
+
+
+def paint(axes: Any, title: str, bars: list[dict[str, Any]], label: str) -> None:
     """One bar for each figure, with its value and its ε beside it."""
     for place, bar in enumerate(bars):
         color, words = KINDS[bar["kind"]]
         value, std, note = bar.get("value"), bar.get("std"), bar.get("note")
         edge = "black" if bar["kind"] == "free" else color
         axes.barh(-place, value or 0, xerr=std, color=color, edgecolor=edge, height=0.7, label=words, capsize=3)
-        number = "" if value is None else f"{value:g}" + ("" if std is None else f" ± {std:g}")
+        number = "" if value is None else f"{value:.1f}" + ("" if std is None else f" ± {std:g}")
         axes.text(
-            (value or 0) + (std or 0) + 1, -place, "  ".join(filter(None, (number, note))), va="center", fontsize=9
+            (value or 0) + (std or 0) + 1,
+            -place,
+            "  ".join(filter(None, (number, note))),
+            va="center",
+            fontsize=9,
+            in_layout=False,
         )
     axes.set_yticks([-place for place in range(len(bars))], [bar["name"] for bar in bars], fontsize=9)
-    axes.set_xlim(0, 165)
     axes.set_xticks(range(0, 101, 20))
     axes.set_title(title, fontsize=10.5, loc="left")
-    axes.set_xlabel("average accuracy after the last task, %", fontsize=9)
+    axes.set_xlabel(label, fontsize=9)
     dressed(axes)
 
 

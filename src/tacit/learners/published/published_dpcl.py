@@ -1,4 +1,4 @@
-"""DP-CL as its authors ran it (Desai et al. 2021, Table 1): NOT PRIVATE. `DPCL` is the method as it must be.
+"""DP-CL as its authors ran it (Desai et al. 2021, Table 1): NOT PRIVATE. `DPCL` is corrected and certified.
 
     g ← ∇ of the *mean* loss of a batch; each parameter tensor of it clipped to β (not each record)
     g ← g + N(0, ((σβ)²)² I): a standard deviation was set to a variance; since May 2022 the code has σβ

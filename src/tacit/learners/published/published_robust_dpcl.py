@@ -1,4 +1,4 @@
-"""Robust DP-CL as printed (Hassanpour et al. 2022, Algorithms 1 and 2): NOT PRIVATE. `Pool` is as it must be.
+"""Robust DP-CL as printed (Hassanpour et al. 2022, Algorithms 1 and 2): NOT PRIVATE. `Pool` is corrected and certified.
 
 For each batch (x, y) of m records, with σ the noise multiplier and C the clip (Algorithm 2):
     7       (x_ref, y_ref) ∼ M(y): remembered records with the labels of the batch
