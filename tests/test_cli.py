@@ -89,7 +89,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("name", ["typer", "tacit.commands.keys_commands", "torch", "tacit.experiment.runs.runner"])
+@pytest.mark.parametrize(
+    "name", ["typer", "tacit.commands.privacy.keys_commands", "torch", "tacit.experiment.runs.runner"]
+)
 def test_ctrl_c_while_it_is_loaded_is_one_line(name: str, tmp_path: Path) -> None:
     code = START.format(name=name, words=["run", "quickstart", "--out", str(tmp_path / "r")])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -9,14 +9,14 @@ import typer
 
 from tacit.commands import attack_command, presets_command, reproduce_command, run_command, sweep_command, tune_command
 from tacit.commands.audit_commands import audit
-from tacit.commands.budget_commands import budget
-from tacit.commands.certificate_commands import certificate
 from tacit.commands.console import CommandGroup, out
 from tacit.commands.data_commands import data
 from tacit.commands.features_commands import features
-from tacit.commands.keys_commands import keys
-from tacit.commands.ledger_commands import ledger
-from tacit.commands.policy_commands import policy
+from tacit.commands.privacy.budget_commands import budget
+from tacit.commands.privacy.certificate_commands import certificate
+from tacit.commands.privacy.keys_commands import keys
+from tacit.commands.privacy.ledger_commands import ledger
+from tacit.commands.privacy.policy_commands import policy
 
 app = typer.Typer(
     cls=CommandGroup,
