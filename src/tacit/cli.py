@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from tacit.commands import attack_command, presets_command, reproduce_command, run_command, sweep_command, tune_command
+from tacit.commands import (
+    attack_command,
+    presets_command,
+    report_command,
+    reproduce_command,
+    run_command,
+    sweep_command,
+    tune_command,
+)
 from tacit.commands.audit_commands import audit
 from tacit.commands.console import CommandGroup, out
 from tacit.commands.data_commands import data
@@ -36,6 +44,8 @@ GROUPS = {
 }
 app.command("run")(run_command.run)
 app.command("sweep")(sweep_command.sweep)
+app.command("report")(report_command.report)
+app.command("plot")(report_command.plot)
 app.command("presets")(presets_command.presets)
 app.command("reproduce")(reproduce_command.reproduce)
 app.command("tune")(tune_command.tune)
