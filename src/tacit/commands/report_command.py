@@ -51,7 +51,7 @@ def plot(
 
     accuracy and forgetting: over tasks, with a band over seeds. matrix: accuracy on each task after each task. epsilon:
     certified and claimed, over tasks. budget: what each block has left. tradeoff: accuracy against ε, of several runs.
-    attacks: accuracy under attack, after `tacit attack`.
+    attacks: accuracy under attack, of sweeps whose configuration has attacks.
 
     \b
     tacit plot runs/quickstart-20260101-120000 accuracy

@@ -26,8 +26,8 @@ from tacit.words import counted
 
 ASSETS = Path(__file__).parent / "assets"
 FILE = "report.html"
-SNIPPET = "window.vegaEmbed = vegaEmbed; window.vega = vega; window.vegaLite = vegaLite;"
-"""The names that the script of the page uses."""
+SNIPPET = "window.vegaEmbed = vegaEmbed;"
+"""The only name that the script of the page uses."""
 PICKED = 8
 """Runs that the charts show at first, where there are more: the most accurate ones."""
 SECTIONS = (

@@ -6,7 +6,7 @@
   const boxes = all("input[data-run]");
   const names = new Map(page.runs.map((run) => [run.key, run.name]));
   const drawn = new Map(); // an element and the view in it
-  const MOST_PANELS = 6, MOST_ROWS = 500;
+  const MOST_PANELS = 6, MOST_ROWS = 500, ERRORS = 1; // of a layer without data Vega warns
   let round = 0;
 
   const picked = () => boxes.filter((box) => box.checked).map((box) => box.dataset.run);
@@ -40,7 +40,7 @@
     const config = structuredClone(dark.matches ? page.themes.dark : page.themes.light);
     const width = element.clientWidth;
     if (width < 520) Object.assign(config.legend, { columns: width < 300 ? 1 : 2, labelLimit: Math.max(60, width / 2 - 60) });
-    const options = { actions: false, renderer: "svg", config };
+    const options = { actions: false, renderer: "svg", logLevel: ERRORS, config };
     drawn.set(element, await vegaEmbed(element, specOf(figure, keys), options));
   }
 
@@ -130,7 +130,7 @@
   async function save(kind, type, keys) {
     const figure = page.figures[kind];
     const spec = { ...specOf(figure, keys), width: figure.panels ? 320 : 560 };
-    const view = new vega.View(vega.parse(vegaLite.compile(spec, { config: page.themes.light }).spec), { renderer: "none" });
+    const { view } = await vegaEmbed(document.createElement("div"), spec, { actions: false, renderer: "svg", logLevel: ERRORS, config: page.themes.light });
     if (type === "png") {
       offer(await view.toImageURL("png", 3), `${kind}.png`);
     } else {
