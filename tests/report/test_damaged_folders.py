@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tacit.report.page import page
-from tacit.report.run_folders import read_folders
+from tacit.report.reading.run_folders import read_folders
 
 
 def _change(path: Path, change: Callable[[dict[str, Any]], None]) -> None:

@@ -11,10 +11,10 @@ import yaml
 
 from tacit.learners import LEARNERS, find
 from tacit.report.bibliography import bibtex, entries
+from tacit.report.charts.figures import figure_of
 from tacit.report.exports import HEAD, figure_csv, latex, results_csv
-from tacit.report.figures import figure_of
-from tacit.report.run_data import RunData
-from tacit.report.run_folders import read_folders
+from tacit.report.reading.run_data import RunData
+from tacit.report.reading.run_folders import read_folders
 
 ROOT = Path(__file__).parents[2]
 

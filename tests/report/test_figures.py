@@ -9,10 +9,10 @@ import pytest
 
 from tacit.errors import ConfigError
 from tacit.report import plot
-from tacit.report.chart_theme import PALETTE, colour, dash, theme
-from tacit.report.figures import FIGURES, figure_of, figures
-from tacit.report.run_data import Collection, RunData, TaskLoss
-from tacit.report.run_folders import read_folders
+from tacit.report.charts.chart_theme import PALETTE, colour, dash, theme
+from tacit.report.charts.figures import FIGURES, figure_of, figures
+from tacit.report.reading.run_data import Collection, RunData, TaskLoss
+from tacit.report.reading.run_folders import read_folders
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from support.report_folders import HOSTILE, LONG, RIGHT_TO_LEFT, hostile, many
 from tacit.report import write_report
 from tacit.report.page import PICKED, page
-from tacit.report.run_folders import read_folders
+from tacit.report.reading.run_folders import read_folders
 
 
 class Parsed(HTMLParser):

@@ -15,7 +15,7 @@ from tacit.experiment import load
 from tacit.experiment.config.config import Config
 from tacit.experiment.runs import run_summary
 from tacit.experiment.runs.folder import RunFolder
-from tacit.report.run_folders import read_folders
+from tacit.report.reading.run_folders import read_folders
 
 RunOf = Callable[[str], Path]
 

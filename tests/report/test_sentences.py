@@ -12,9 +12,9 @@ from tacit.certificate import Audit
 from tacit.metrics import summarise
 from tacit.report.certificate_words import in_words
 from tacit.report.paired_tests import best, comparable, paired_tests
+from tacit.report.reading.run_data import Collection, RunData
+from tacit.report.reading.run_folders import read_folders
 from tacit.report.results_table import COLUMNS, results
-from tacit.report.run_data import Collection, RunData
-from tacit.report.run_folders import read_folders
 from tacit.report.sentences import headline
 
 

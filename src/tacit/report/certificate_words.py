@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.certificate import Certificate
-from tacit.report.run_data import RunData
+from tacit.report.reading.run_data import RunData
 
 _VERDICTS = {"refuted": "refutes", "consistent": "agrees with"}
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tacit.metrics import Summary
-from tacit.report.figure import Figure
-from tacit.report.run_data import RunData
+from tacit.report.charts.figure import Figure
+from tacit.report.reading.run_data import RunData
 from tacit.report.sentences import clipped
 
 _LATEX = {

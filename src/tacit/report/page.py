@@ -12,15 +12,15 @@ from tacit.experiment.files import write
 from tacit.experiment.sweeps.significance import CAVEAT
 from tacit.report.bibliography import bibtex
 from tacit.report.certificate_words import in_words
-from tacit.report.chart_theme import theme
+from tacit.report.charts.chart_theme import theme
+from tacit.report.charts.figure import Figure
+from tacit.report.charts.figures import figures
 from tacit.report.exports import figure_csv, latex, results_csv
-from tacit.report.figure import Figure
-from tacit.report.figures import figures
 from tacit.report.paired_tests import best
+from tacit.report.reading.run_data import Collection, RunData
+from tacit.report.reading.run_folders import read_folders
 from tacit.report.recipes import recipe
 from tacit.report.results_table import COLUMNS, results
-from tacit.report.run_data import Collection, RunData
-from tacit.report.run_folders import read_folders
 from tacit.report.sentences import clipped, headline
 from tacit.words import counted
 

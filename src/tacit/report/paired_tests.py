@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit import metrics
-from tacit.report.run_data import RunData
+from tacit.report.reading.run_data import RunData
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tacit.report.figures import figure_of
-from tacit.report.image_files import write_figure
-from tacit.report.run_folders import read_folders
+from tacit.report.charts.figures import figure_of
+from tacit.report.charts.image_files import write_figure
+from tacit.report.reading.run_folders import read_folders
 
 
 def plot(folders: Sequence[str | Path], kind: str, out: str | Path) -> Path:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tacit.report.run_data import RunData
-from tacit.report.safe_files import mapping, words
+from tacit.report.reading.run_data import RunData
+from tacit.report.reading.safe_files import mapping, words
 
 LONGEST = 20_000
 """Characters of a configuration that are shown."""

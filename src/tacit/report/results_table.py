@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tacit.report.chart_theme import colour
+from tacit.report.charts.chart_theme import colour
 from tacit.report.paired_tests import paired_tests
-from tacit.report.run_data import RunData
+from tacit.report.reading.run_data import RunData
 from tacit.report.sentences import spread
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from tacit.experiment.sweeps.table import share
 from tacit.metrics import Summary
 from tacit.report.paired_tests import best, comparable, paired_tests
-from tacit.report.run_data import Collection, RunData
+from tacit.report.reading.run_data import Collection, RunData
 from tacit.words import counted
 
 NAME = 60

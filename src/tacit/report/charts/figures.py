@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from tacit.errors import ConfigError
-from tacit.report.accuracy_figures import accuracy, attacks, forgetting, matrix
-from tacit.report.figure import Figure
-from tacit.report.privacy_figures import budget, epsilon, tradeoff
-from tacit.report.run_data import RunData
+from tacit.report.charts.accuracy_figures import accuracy, attacks, forgetting, matrix
+from tacit.report.charts.figure import Figure
+from tacit.report.charts.privacy_figures import budget, epsilon, tradeoff
+from tacit.report.reading.run_data import RunData
 from tacit.words import nearest
 
 FIGURES: dict[str, Callable[[Sequence[RunData]], Figure | None]] = {

@@ -16,9 +16,9 @@ from tacit.experiment.attacks.results import AttackResults
 from tacit.experiment.runs.folder import SeedFolder
 from tacit.experiment.runs.run_summary import SeedLog
 from tacit.metrics import Summary
-from tacit.report.privacy_steps import read_privacy
-from tacit.report.run_data import Matrix, RunData
-from tacit.report.safe_files import PROBLEMS, SafeFolder, mapping, number, words
+from tacit.report.reading.privacy_steps import read_privacy
+from tacit.report.reading.run_data import Matrix, RunData
+from tacit.report.reading.safe_files import PROBLEMS, SafeFolder, mapping, number, words
 
 SEED = "seed-(0|[1-9][0-9]{0,15})"
 """The name of the folder of a seed."""
@@ -102,7 +102,7 @@ def declared_budget(config: Any) -> float | None:
 def _logs(folder: SafeFolder, config: Any) -> list[SeedLog]:
     """The logs of the seeds that have one."""
     asked = config.get("seeds")
-    seeds = [int(found[1]) for path in folder.folders("seeds") if (found := re.fullmatch(SEED, path.name))]
+    seeds = [int(match[1]) for path in folder.folders("seeds") if (match := re.fullmatch(SEED, path.name))]
     if isinstance(asked, list) and (without := [seed for seed in asked if seed not in seeds]):
         folder.say(f"nothing was found of seed {', '.join(words(seed) for seed in without[:8])}")
     found = []

@@ -11,10 +11,10 @@ import numpy as np
 from tacit.experiment.attacks.attacked import KEPT
 from tacit.experiment.attacks.results import AttackResults
 from tacit.metrics import Summary
-from tacit.report.one_run import declared_budget, note_version
-from tacit.report.privacy_steps import read_privacy
-from tacit.report.run_data import Matrix, PrivacyStep, RunData
-from tacit.report.safe_files import SafeFolder, mapping, number, words
+from tacit.report.reading.one_run import declared_budget, note_version
+from tacit.report.reading.privacy_steps import read_privacy
+from tacit.report.reading.run_data import Matrix, PrivacyStep, RunData
+from tacit.report.reading.safe_files import SafeFolder, mapping, number, words
 
 MOST = 400
 """Points of a curve; a longer log is thinned evenly."""

@@ -13,10 +13,10 @@ from tacit.errors import ConfigError
 from tacit.experiment.config.loading import SWEEP
 from tacit.experiment.sweeps.comparison import labels
 from tacit.experiment.sweeps.sweep import cell_name
-from tacit.report.endless_log import read_endless
-from tacit.report.one_run import read_run
-from tacit.report.run_data import Collection, RunData
-from tacit.report.safe_files import SafeFolder, mapping, words
+from tacit.report.reading.endless_log import read_endless
+from tacit.report.reading.one_run import read_run
+from tacit.report.reading.run_data import Collection, RunData
+from tacit.report.reading.safe_files import SafeFolder, mapping, words
 
 CONFIG = "config.yaml"
 MOST_RUNS = 500

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import ConfigError
-from tacit.report.chart_theme import theme
-from tacit.report.figure import Figure
-from tacit.report.run_data import RunData
+from tacit.report.charts.chart_theme import theme
+from tacit.report.charts.figure import Figure
+from tacit.report.reading.run_data import RunData
 
 SUFFIXES = (".png", ".svg", ".pdf")
 SIZE = {"width": 460, "height": 280}

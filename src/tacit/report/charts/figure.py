@@ -9,8 +9,8 @@ from typing import Any
 import altair as alt
 
 from tacit.metrics import summarise
-from tacit.report.chart_theme import colour, dash
-from tacit.report.run_data import RunData
+from tacit.report.charts.chart_theme import colour, dash
+from tacit.report.reading.run_data import RunData
 
 Row = tuple[Any, ...]
 NAME = 48

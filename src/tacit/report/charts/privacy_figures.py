@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from tacit.report.accuracy_figures import HEIGHT
-from tacit.report.chart_theme import PALETTE
-from tacit.report.figure import Figure, Row, colours, data, name_in_charts, rounded, spread
-from tacit.report.run_data import RunData
+from tacit.report.charts.accuracy_figures import HEIGHT
+from tacit.report.charts.chart_theme import PALETTE
+from tacit.report.charts.figure import Figure, Row, colours, data, name_in_charts, rounded, spread
+from tacit.report.reading.run_data import RunData
 
 CERTIFIED = "certified, a {unit}"
 EVERY = "certified, in every task"

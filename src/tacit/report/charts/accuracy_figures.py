@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import altair as alt
 
 from tacit.experiment.sweeps.attack_table import NAMES
-from tacit.report.chart_theme import HEAT
-from tacit.report.figure import Figure, Row, colours, data, name_in_charts, rounded, spread
-from tacit.report.run_data import Curves, RunData
+from tacit.report.charts.chart_theme import HEAT
+from tacit.report.charts.figure import Figure, Row, colours, data, name_in_charts, rounded, spread
+from tacit.report.reading.run_data import Curves, RunData
 
 HEIGHT = 300
 SQUARE = 30

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from tacit.certificate import Certificate
-from tacit.report.run_data import PrivacyStep, TaskLoss
-from tacit.report.safe_files import SafeFolder, mapping, number, words
+from tacit.report.reading.run_data import PrivacyStep, TaskLoss
+from tacit.report.reading.safe_files import SafeFolder, mapping, number, words
 
 MOST = 100
 """Certificates that are read of one seed; of a longer stream, evenly spaced ones."""
