@@ -127,3 +127,10 @@ def test_nothing_private_is_opened(a_run: Path) -> None:
     inside = [path.removeprefix(str(a_run)) for path in OPENED if path.startswith(str(a_run))]
     assert len(inside) > 5 and not [path for path in inside if "private" in path]
     assert any("environment.json is not a plain file of the folder" in one for one in run.missing)
+
+
+def test_a_link_into_a_private_folder_is_no_run(swept: Path) -> None:
+    secret = swept / "private" / "run"
+    (secret / "seeds").mkdir(parents=True)
+    (swept / "looks-public").symlink_to(secret)
+    assert [run.label for run in read_folders([swept]).runs] == ["AGEM", "DPCL", "RoutedExperts"]

@@ -64,7 +64,7 @@ def plot(
 
 def draw_report(folder: Path, *, wanted: bool, as_json: bool) -> None:
     """Writes the page of a run that has finished and prints where it is; a failure is a sentence, never an error."""
-    if not wanted:
+    if not wanted or not folder.is_dir():
         return
     try:
         from tacit.report import write_report

@@ -39,7 +39,7 @@
     if (empty) return;
     const config = structuredClone(dark.matches ? page.themes.dark : page.themes.light);
     const width = element.clientWidth;
-    if (width < 520) Object.assign(config.legend, { columns: width < 300 ? 1 : 2, labelLimit: Math.max(60, width / 2 - 60) });
+    if (width < 420) Object.assign(config.legend, { columns: width < 300 ? 1 : 2, labelLimit: Math.max(60, width / 2 - 60) });
     const options = { actions: false, renderer: "svg", logLevel: ERRORS, config };
     drawn.set(element, await vegaEmbed(element, specOf(figure, keys), options));
   }

@@ -36,11 +36,10 @@ class SafeFolder:
         """Whether a file of the folder exists and may be read; says why not, unless it does not exist."""
         path = self.path / name
         try:
-            home, real = self.path.resolve(), path.resolve()
+            real = path.resolve()
             if not path.exists():
                 return False
-            inside = real.is_relative_to(home) and "private" not in real.relative_to(home).parts
-            if not inside or not real.is_file():
+            if not self._inside(real) or not real.is_file():
                 self.say(f"{name} is not a plain file of the folder and was not read")
                 return False
             if real.stat().st_size > LARGEST:
@@ -98,9 +97,14 @@ class SafeFolder:
         path = self.path / name
         try:
             found = sorted(one for one in path.iterdir() if one.name != "private" and one.is_dir())
-        except OSError:
+            return [one for one in found if self._inside(one.resolve())]
+        except (OSError, RuntimeError):
             return []
-        return [one for one in found if one.resolve().is_relative_to(self.path.resolve())]
+
+    def _inside(self, real: Path) -> bool:
+        """Whether a path without links is in the folder, and not in a private part of it."""
+        home = self.path.resolve()
+        return real.is_relative_to(home) and "private" not in real.relative_to(home).parts
 
     def _content(self, name: str, reader: Callable[[Path], T], otherwise: T) -> T:
         if not self.readable(name):
