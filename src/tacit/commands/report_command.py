@@ -69,7 +69,9 @@ def draw_report(folder: Path, *, wanted: bool, as_json: bool) -> None:
     try:
         from tacit.report import write_report
 
-        (err if as_json else out).print(f"report       {write_report([folder])}")
+        path = write_report([folder])
+        if not as_json:  # a script reads what is printed
+            out.print(f"report       {path}")
     except Exception as error:
         if os.environ.get(TRACEBACK) == "1":
             traceback.print_exc()
