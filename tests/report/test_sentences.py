@@ -15,7 +15,7 @@ from tacit.report.paired_tests import best, comparable, paired_tests
 from tacit.report.reading.run_data import Collection, RunData
 from tacit.report.reading.run_folders import read_folders
 from tacit.report.results_table import COLUMNS, results
-from tacit.report.sentences import headline
+from tacit.report.sentences import clipped, headline, isolated
 
 
 def made(
@@ -113,3 +113,9 @@ def test_audits_are_listed(trained: Path) -> None:
         "one run (1,000 runs, white box): the true ε is at least 1.25 with confidence 95%, which agrees with the "
         "certificate",
     )
+
+
+def test_a_name_cannot_turn_the_words_after_it() -> None:
+    assert isolated("plain ± 1") == "plain ± 1" and clipped("x" * 100).endswith("x…")
+    assert isolated("\u202eab") == "\u2068\u202eab\u2069"
+    assert isolated("שלום\u2069\u202e") == "\u2068שלום\u202e\u2069"

@@ -21,7 +21,7 @@ from tacit.report.reading.run_data import Collection, RunData
 from tacit.report.reading.run_folders import read_folders
 from tacit.report.recipes import recipe
 from tacit.report.results_table import COLUMNS, results
-from tacit.report.sentences import clipped, headline
+from tacit.report.sentences import clipped, headline, isolated
 from tacit.words import counted
 
 ASSETS = Path(__file__).parent / "assets"
@@ -98,7 +98,7 @@ def page(found: Collection) -> str:
         legend=_legend(found.runs),
         figures=drawn,
         sections=[(name, title) for name, title in SECTIONS if name in ids],
-        missing=[("", one) for one in found.missing] + [(run.label, one) for run in found.runs for one in run.missing],
+        missing=_missing(found),
         certificates=words,
         audits=[(one.runs[0], sentence) for one in words for sentence in one.audits],
         attack_notes=list(dict.fromkeys(note for one in attacked for note in one.notes())),
@@ -112,6 +112,18 @@ def page(found: Collection) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+def _missing(found: Collection) -> list[tuple[str, str]]:
+    """The sentences on what could not be read, with the names of the runs that they are about."""
+    about: dict[str, list[str]] = {one: [] for one in found.missing}
+    for run in found.runs:
+        for sentence in run.missing:
+            about.setdefault(sentence, []).append(clipped(run.label))
+    return [
+        (", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""), isolated(sentence))
+        for sentence, names in about.items()
+    ]
+
+
 def _legend(runs: Sequence[RunData]) -> str:
     """What the columns of the table mean, and how accuracy was measured."""
     tests = CAVEAT.replace("the baseline", "the baseline, or the best private run").replace(
@@ -119,13 +131,12 @@ def _legend(runs: Sequence[RunData]) -> str:
     )
     given = {run.task_given for run in runs if run.task_given is not None}
     known = {True: "the task of a test record is given", False: "the task of a test record is not given"}
-    said = [
-        f"accuracy: {'; '.join(sorted({run.accuracy_from for run in runs if run.accuracy_from}) or ['not measured'])}"
-    ]
+    measured = sorted({clipped(run.accuracy_from) for run in runs if run.accuracy_from})
+    said = [f"accuracy: {'; '.join(measured or ['not measured'])}"]
     said += [known[one] for one in given] if len(given) == 1 else []
     said += ["± is one standard deviation over seeds"]
     said += [tests] if len(runs) > 1 else []
-    caveats = list(dict.fromkeys(one for run in runs for one in run.caveats))
+    caveats = list(dict.fromkeys(isolated(one) for run in runs for one in run.caveats))
     return "; ".join([*said, *caveats]) + "."
 
 

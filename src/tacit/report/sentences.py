@@ -1,5 +1,6 @@
 """The headline of a report in plain words: what was learned, under which ε, and what was forgotten."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,8 @@ from tacit.words import counted
 
 NAME = 60
 SIGNIFICANT = 0.05
+_PLAIN = {"L", "EN", "ES", "ET", "CS", "NSM", "B", "S", "WS", "ON", "BN", ""}
+_ISOLATES = "\u2066\u2067\u2068\u2069"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +90,21 @@ def clipped(name: str) -> str:
     Returns:
         The name, or its beginning.
     """
-    return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
+    return isolated(name if len(name) <= NAME else f"{name[: NAME - 1]}…")
+
+
+def isolated(text: str) -> str:
+    """A text that cannot change the direction of what is written after it.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The text, between Unicode isolates if it has letters or marks that are not written from left to right.
+    """
+    if all(unicodedata.bidirectional(letter) in _PLAIN for letter in text):
+        return text
+    return f"\u2068{''.join(letter for letter in text if letter not in _ISOLATES)}\u2069"
 
 
 def bound(run: RunData) -> str:

@@ -30,6 +30,16 @@
     return spec;
   }
 
+  // A theme whose legends fit: as many columns as the longest name leaves room for, at most three.
+  function themed(theme, figure, keys, width) {
+    const place = figure.columns.indexOf("name");
+    const longest = Math.max(8, ...rowsOf(figure, keys).map((row) => (place < 0 ? 0 : row[place].length)));
+    const columns = Math.max(1, Math.min(3, Math.floor((width - 50) / (7 * longest + 45))));
+    const config = structuredClone(theme);
+    Object.assign(config.legend, { columns, labelLimit: Math.max(60, (width - 50) / columns - 45) });
+    return config;
+  }
+
   async function draw(element, figure, keys) {
     const before = drawn.get(element);
     if (before) before.finalize();
@@ -37,9 +47,7 @@
     const empty = !rowsOf(figure, keys).length;
     element.replaceChildren(...(empty ? [Object.assign(document.createElement("p"), { className: "quiet", textContent: "None of the picked runs has data for this chart." })] : []));
     if (empty) return;
-    const config = structuredClone(dark.matches ? page.themes.dark : page.themes.light);
-    const width = element.clientWidth;
-    if (width < 420) Object.assign(config.legend, { columns: width < 300 ? 1 : 2, labelLimit: Math.max(60, width / 2 - 60) });
+    const config = themed(dark.matches ? page.themes.dark : page.themes.light, figure, keys, element.clientWidth);
     const options = { actions: false, renderer: "svg", logLevel: ERRORS, config };
     drawn.set(element, await vegaEmbed(element, specOf(figure, keys), options));
   }
@@ -129,8 +137,9 @@
   // Downloads are on white, at a width of their own, whatever the screen is.
   async function save(kind, type, keys) {
     const figure = page.figures[kind];
-    const spec = { ...specOf(figure, keys), width: figure.panels ? 320 : 560 };
-    const { view } = await vegaEmbed(document.createElement("div"), spec, { actions: false, renderer: "svg", logLevel: ERRORS, config: page.themes.light });
+    const width = figure.panels ? 320 : 560;
+    const spec = { ...specOf(figure, keys), width };
+    const { view } = await vegaEmbed(document.createElement("div"), spec, { actions: false, renderer: "svg", logLevel: ERRORS, config: themed(page.themes.light, figure, keys, width) });
     if (type === "png") {
       offer(await view.toImageURL("png", 3), `${kind}.png`);
     } else {

@@ -7,7 +7,7 @@ import altair as alt
 
 from tacit.experiment.sweeps.attack_table import NAMES
 from tacit.report.charts.chart_theme import HEAT
-from tacit.report.charts.figure import Figure, Row, colours, data, name_in_charts, rounded, spread
+from tacit.report.charts.figure import Figure, Row, colours, data, name_in_charts, rounded, spread, whole_numbers
 from tacit.report.reading.run_data import Curves, RunData
 
 HEIGHT = 300
@@ -153,7 +153,7 @@ def _curves(
     base = alt.Chart(data()).encode(
         x=alt.X("tasks:Q")
         .title("tasks learned")
-        .axis(tickMinStep=1, format="d")
+        .axis(values=whole_numbers(rows, 2), format="d")
         .scale(nice=False, padding=8, zero=False),
     )
     encoded = colours(runs, rows, dashed=True)

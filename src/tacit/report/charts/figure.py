@@ -111,6 +111,20 @@ def colours(runs: Sequence[RunData], rows: Sequence[Row], *, dashed: bool = Fals
     return found
 
 
+def whole_numbers(rows: Sequence[Row], column: int) -> list[int]:
+    """At most eleven ticks for an axis of numbers of tasks, evenly spaced.
+
+    Args:
+        rows: The rows of the figure.
+        column: Where the number is.
+
+    Returns:
+        The numbers.
+    """
+    first, last = (choose(int(row[column]) for row in rows) for choose in (min, max))
+    return list(range(first, last + 1, max(1, -(-(last - first) // 10))))
+
+
 def spread(values: Sequence[float]) -> tuple[float, float, float] | None:
     """The mean over seeds, and the mean minus and plus one standard deviation; None if it was not measured."""
     if not values or any(map(math.isnan, values)):

@@ -10,7 +10,7 @@ import altair as alt
 
 from tacit.report.charts.accuracy_figures import HEIGHT
 from tacit.report.charts.chart_theme import PALETTE
-from tacit.report.charts.figure import Figure, Row, colours, data, name_in_charts, rounded, spread
+from tacit.report.charts.figure import Figure, Row, colours, data, name_in_charts, rounded, spread, whole_numbers
 from tacit.report.reading.run_data import RunData
 
 CERTIFIED = "certified, a {unit}"
@@ -46,7 +46,7 @@ def epsilon(runs: Sequence[RunData]) -> Figure | None:
     base = alt.Chart(data()).encode(
         x=alt.X("tasks:Q")
         .title("tasks learned")
-        .axis(tickMinStep=1, format="d")
+        .axis(values=whole_numbers(rows, 2), format="d")
         .scale(nice=False, padding=8, zero=False),
         y=alt.Y("epsilon:Q").title("ε").axis(tickCount=5).scale(zero=True),
         color=colours(runs, rows)["color"],
