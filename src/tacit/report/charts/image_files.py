@@ -35,7 +35,11 @@ def write_figure(figure: Figure, runs: Sequence[RunData], path: str | Path) -> P
         raise ConfigError(f"{str(path)!r} has no known suffix; use one of {', '.join(SUFFIXES)}")
     import vl_convert
 
-    spec = json.dumps({**_fixed(figure, runs), "config": theme()})
+    config = theme()
+    longest = max((len(row[1]) for row in figure.rows if figure.columns[1] == "name"), default=8)
+    columns = max(1, min(3, SIZE["width"] // (7 * longest + 45)))  # so that legends are not wider than the chart
+    config["legend"] |= {"columns": columns, "labelLimit": SIZE["width"] // columns - 45}
+    spec = json.dumps({**_fixed(figure, runs), "config": config})
     suffix = path.suffix.lower()
     drawn: str | bytes
     if suffix == ".svg":
