@@ -38,7 +38,7 @@ def test_every_group_and_command_has_help(name: str) -> None:
 
 
 def test_the_commands_without_a_group() -> None:
-    assert COMMANDS == ["run", "sweep", "presets", "reproduce", "tune", "attack"]
+    assert COMMANDS == ["run", "sweep", "report", "plot", "presets", "reproduce", "tune", "attack"]
     for name in COMMANDS:
         assert CliRunner().invoke(app, [name, "--help"]).exit_code == 0
 
@@ -69,7 +69,8 @@ def test_the_command_starts_without_what_it_does_not_need() -> None:
     code = (
         "import sys; from typer.testing import CliRunner; from tacit.cli import app; "
         "print(CliRunner().invoke(app, ['--help']).exit_code, "
-        "[name for name in ('torch', 'numpy', 'scipy', 'dp_accounting', 'sqlalchemy') if name in sys.modules])"
+        "[name for name in ('torch', 'numpy', 'scipy', 'dp_accounting', 'sqlalchemy', 'altair', 'jinja2', "
+        "'vl_convert') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split(maxsplit=1) == ["0", "[]\n"], done.stderr
@@ -89,7 +90,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("name", ["typer", "tacit.commands.keys_commands", "torch", "tacit.experiment.runs.runner"])
+@pytest.mark.parametrize(
+    "name", ["typer", "tacit.commands.privacy.keys_commands", "torch", "tacit.experiment.runs.runner"]
+)
 def test_ctrl_c_while_it_is_loaded_is_one_line(name: str, tmp_path: Path) -> None:
     code = START.format(name=name, words=["run", "quickstart", "--out", str(tmp_path / "r")])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

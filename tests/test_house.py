@@ -36,7 +36,8 @@ ROOMS: dict[str, set[str]] = {
     "audit": LEARNING,
     "presets": LIBRARY,
     "experiment": LEARNING | {"metrics", "presets", "robustness"},
-    "commands": LEARNING | {"audit", "experiment", "metrics", "robustness", "tacit"},
+    "report": LIBRARY | {"certificate", "experiment", "metrics", "tacit"},
+    "commands": LEARNING | {"audit", "experiment", "metrics", "report", "robustness", "tacit"},
     "cli": LIBRARY | {"commands", "tacit"},
     "__main__": LIBRARY | {"charge_flag", "cli"},
 }

@@ -14,7 +14,7 @@ import tacit
 
 ROOMS = [
     "tacit", "tacit.audit", "tacit.certificate", "tacit.data", "tacit.experiment", "tacit.learners", "tacit.privacy",
-    "tacit.robustness",
+    "tacit.report", "tacit.robustness",
 ]  # fmt: skip
 
 

@@ -7,16 +7,24 @@ from typing import Annotated
 
 import typer
 
-from tacit.commands import attack_command, presets_command, reproduce_command, run_command, sweep_command, tune_command
+from tacit.commands import (
+    attack_command,
+    presets_command,
+    report_command,
+    reproduce_command,
+    run_command,
+    sweep_command,
+    tune_command,
+)
 from tacit.commands.audit_commands import audit
-from tacit.commands.budget_commands import budget
-from tacit.commands.certificate_commands import certificate
 from tacit.commands.console import CommandGroup, out
 from tacit.commands.data_commands import data
 from tacit.commands.features_commands import features
-from tacit.commands.keys_commands import keys
-from tacit.commands.ledger_commands import ledger
-from tacit.commands.policy_commands import policy
+from tacit.commands.privacy.budget_commands import budget
+from tacit.commands.privacy.certificate_commands import certificate
+from tacit.commands.privacy.keys_commands import keys
+from tacit.commands.privacy.ledger_commands import ledger
+from tacit.commands.privacy.policy_commands import policy
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -36,6 +44,8 @@ GROUPS = {
 }
 app.command("run")(run_command.run)
 app.command("sweep")(sweep_command.sweep)
+app.command("report")(report_command.report)
+app.command("plot")(report_command.plot)
 app.command("presets")(presets_command.presets)
 app.command("reproduce")(reproduce_command.reproduce)
 app.command("tune")(tune_command.tune)

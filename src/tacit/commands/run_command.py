@@ -12,6 +12,7 @@ from rich.table import Table
 from tacit.commands.console import err, out, resume_hint
 from tacit.commands.ledger_access import ask_unit_cap
 from tacit.commands.options import Epsilon, Json, Method, Processes, Quiet, RunLedger, Seeds, Sets, Target, UnitCap
+from tacit.commands.report_command import Report, draw_report
 from tacit.commands.sweep_command import folder_name, show_cells
 from tacit.errors import ConfigError
 from tacit.words import counted
@@ -56,6 +57,7 @@ def run(
         typer.Option("--accept-large-delta", help="For private data: accept a δ above 1 / (declared number of units)."),
     ] = False,
     processes: Processes = None,
+    report: Report = True,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -77,6 +79,7 @@ def run(
     from tacit.experiment.config.config import Accumulation, Sweep
     from tacit.experiment.config.endless_config import Endless
     from tacit.experiment.display import display
+    from tacit.experiment.progress import Stopped
     from tacit.experiment.runs.endless import run_endless
     from tacit.experiment.runs.runner import run as run_config
     from tacit.experiment.sweeps.sweep import sweep as run_sweep
@@ -92,19 +95,27 @@ def run(
         if isinstance(config, Sweep):
             with display(err, quiet=quiet) as progress:
                 cells = run_sweep(config, path, ledger=ledger, processes=processes, progress=progress)
-            return show_cells(cells, path, config.reference, as_json=as_json)
+            try:
+                return show_cells(cells, path, config.reference, as_json=as_json)
+            finally:
+                draw_report(path, wanted=report, as_json=as_json)
         if isinstance(config, Accumulation):
             with display(err, quiet=quiet) as progress:
                 curves = config.target()[1](path, **config.options, progress=progress)
             return show_curves(config.kind, curves, as_json=as_json)
         cap = unit_cap if resume else ask_unit_cap(unit_cap, ledger, config)
         if isinstance(config, Endless):
-            with display(err, quiet=quiet) as progress:
-                standing = run_endless(
-                    config, path, ledger=ledger, resume=resume, tasks=tasks, unit_cap=cap, moved=moved, data=data,
-                    progress=progress,
-                )  # fmt: skip
-            return _show_standing(standing, as_json=as_json)
+            try:
+                with display(err, quiet=quiet) as progress:
+                    standing = run_endless(
+                        config, path, ledger=ledger, resume=resume, tasks=tasks, unit_cap=cap, moved=moved, data=data,
+                        progress=progress,
+                    )  # fmt: skip
+            except Stopped:
+                draw_report(path, wanted=report, as_json=as_json)
+                raise
+            _show_standing(standing, as_json=as_json)
+            return draw_report(path, wanted=report, as_json=as_json)
         with display(err, quiet=quiet) as progress:
             result = run_config(
                 config, path, ledger=ledger, resume=resume, until=until, arrived=arrived or (), processes=processes,
@@ -115,6 +126,7 @@ def run(
             out.print_json(data=facts, allow_nan=False)
         else:
             show(result, out)
+        draw_report(path, wanted=report, as_json=as_json)
 
 
 def _run_folder(target: str, config: "Config | Accumulation | Sweep", given: Path | None, *, resume: bool) -> Path:

@@ -9,6 +9,7 @@ import typer
 
 from tacit.commands.console import err, out, resume_hint
 from tacit.commands.options import Json, Processes, Quiet, RunLedger, Sets, Target
+from tacit.commands.report_command import Report, draw_report
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def sweep(
     limit_minutes: Annotated[
         float | None, typer.Option(min=0, help="Start no further run after this many minutes.")
     ] = None,
+    report: Report = True,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -64,7 +66,10 @@ def sweep(
             cells = run_sweep(
                 plan, path, ledger=ledger, processes=processes, limit_minutes=limit_minutes, progress=progress
             )
-        show_cells(cells, path, plan.reference, as_json=as_json)
+        try:
+            show_cells(cells, path, plan.reference, as_json=as_json)
+        finally:
+            draw_report(path, wanted=report, as_json=as_json)
 
 
 def folder_name(name: str) -> str:

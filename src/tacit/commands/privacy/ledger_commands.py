@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from tacit.commands import ledger_decisions
 from tacit.commands.console import out
 from tacit.commands.ledger_access import find_stream, view_ledger
 from tacit.commands.options import Json, LedgerPath
+from tacit.commands.privacy import ledger_decisions
 from tacit.words import counted
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def verify(
     """Check the database file, and recompute hashes, tables and prices from the logged events."""
     from tacit.certificate import ledger_check, repricing
     from tacit.certificate.certificate import Certificate
-    from tacit.commands.certificate_commands import check_binding, locate
+    from tacit.commands.privacy.certificate_commands import check_binding, locate
 
     with view_ledger(ledger, verifying=True) as book:
         verified = book.verify()

@@ -1,0 +1,1 @@
+"""The commands about budgets, ledgers, certificates, keys and policies."""

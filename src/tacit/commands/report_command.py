@@ -1,0 +1,84 @@
+"""`tacit report` and `tacit plot`: a page about runs, and one figure; the page is also written after every run."""
+
+import os
+import shlex
+import traceback
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacit.commands.console import TRACEBACK, err, out
+from tacit.errors import TacitError
+
+Folders = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN…", help="Folders of runs, sweeps or endless streams, or of several of them."),
+]
+Report = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html into the folder.")]
+KINDS = "accuracy, forgetting, matrix, epsilon, budget, tradeoff or attacks"
+
+
+def report(
+    folders: Folders,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="The HTML file. Default: report.html in the folder, or in the working directory for several."
+        ),
+    ] = None,
+) -> None:
+    """Write one HTML page about runs: accuracy, forgetting, privacy, certificates, and how to repeat them.
+
+    The page works offline and contains public and charged values only. Of a folder that is incomplete or damaged, it
+    shows what can be read.
+
+    \b
+    tacit report runs/quickstart-20260101-120000
+    tacit report runs/january runs/february --out both.html
+    """
+    from tacit.report import write_report
+
+    out.print(f"report  {write_report(folders, file)}")
+
+
+def plot(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, a sweep or an endless stream.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"The figure: {KINDS}.")],
+    file: Annotated[Path | None, typer.Option("--out", help="The file: .png, .svg or .pdf. Default: KIND.png.")] = None,
+) -> None:
+    """Draw one figure of a run or sweep, for a paper.
+
+    accuracy and forgetting: over tasks, with a band over seeds. matrix: accuracy on each task after each task. epsilon:
+    certified and claimed, over tasks. budget: what each block has left. tradeoff: accuracy against ε, of several runs.
+    attacks: accuracy under attack, of sweeps whose configuration has attacks.
+
+    \b
+    tacit plot runs/quickstart-20260101-120000 accuracy
+    tacit plot runs/quickstart-20260101-120000 matrix --out matrix.pdf
+    """
+    from tacit.report import plot as draw
+
+    out.print(f"figure  {draw([folder], kind, file or Path(f'{kind}.png'))}")
+
+
+def draw_report(folder: Path, *, wanted: bool, as_json: bool) -> None:
+    """Writes the page of a run that has finished and prints where it is; a failure is a sentence, never an error."""
+    if not wanted or not folder.is_dir():
+        return
+    try:
+        from tacit.report import write_report
+
+        path = write_report([folder])
+        if not as_json:  # a script reads what is printed
+            out.print(f"report       {path}")
+    except Exception as error:
+        if os.environ.get(TRACEBACK) == "1":
+            traceback.print_exc()
+        known = isinstance(error, TacitError | OSError) or not str(error)
+        why = str(error) if known and str(error) else type(error).__name__
+        err.print(
+            f"the results are complete, but report.html could not be drawn ({why}); try: tacit report "
+            f"{shlex.quote(str(folder))}",
+            style="yellow",
+        )

@@ -1,0 +1,1 @@
+"""The figures, as Vega-Lite specifications made by Altair."""
