@@ -74,7 +74,10 @@ class StreamInfo:
             shape: The shape of one record; a number for rows of that length.
             size: The nominal number of units in each task.
             tasks: The number of tasks.
-            **facts: Any other field of `StreamInfo`.
+            facts: Any other fields of `StreamInfo`, by keyword.
+
+        Returns:
+            The facts, with tasks named task-1, task-2, …
 
         Raises:
             DataError: A value is not a positive whole number, or a label occurs twice.

@@ -39,10 +39,20 @@ def refuse_mixing(modules: Sequence[tuple[str, nn.Module]]) -> None:
 
 
 def check_independent(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> None:
-    """Raise UnsupportedModel if the loss of one example depends on another example, or on how many there are.
+    """Refuses a model or a loss that treats an example differently because of the others in its batch.
 
-    Runs on synthetic inputs with the shapes and dtypes of x and y, drawn from a private generator; the global random
-    state, the model's mode and its buffers are left as they were.
+    Tests the loss on synthetic inputs with the shapes and dtypes of x and y, drawn from a private generator. The global
+    random state, the model's mode and its buffers are left as they were.
+
+    Args:
+        model: The model, in the mode in which it will be trained.
+        loss: A function of the model's output and the targets that returns one loss per row.
+        x: A batch of inputs, of which the shape, the dtype and, for integers, the largest value are used.
+        y: Its targets, likewise.
+
+    Raises:
+        UnsupportedModel: The loss of one example depends on another example, or on how many there are; or the model
+            keeps statistics of its inputs.
     """
     refuse_mixing(mixers(model))
     draw = torch.Generator().manual_seed(0x7AC17)

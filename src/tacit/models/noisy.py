@@ -128,9 +128,24 @@ def noisy(
     delta: float = 0.05,
     draws: int = 8,
 ) -> nn.Module:
-    """The network `wraps`, made with `options`, and noise after its first layer; constants as in PixelDP.
+    """The network `wraps` with noise after its first layer; constants as in PixelDP.
 
-    `radius`: how large a change, in `norm`, the noise is made for. `draws`: evaluations that an answer is the mean of.
+    Args:
+        shape: Shape of one record.
+        classes: Number of outputs.
+        wraps: Name of the network, one of `BASES`.
+        options: Options of that network.
+        norm: Norm of a change of a record: "l1", "l2" or "linf".
+        radius: Norm of the change that the noise is made for.
+        epsilon: ε_r, the stability of the expected scores, > 0 and at most 1.
+        delta: δ_r, likewise, between 0 and 1.
+        draws: Number of evaluations whose probabilities an answer is the mean of.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: The network does not support the noise layer, or a value is out of range.
     """
     if wraps not in WRAPPED:
         raise ConfigError(f"noise goes into one of {', '.join(WRAPPED)}, got {wraps!r}")

@@ -1,6 +1,7 @@
 """Every exit of the vault has a contract and fulfils it; see tests/support/exit_contracts.py and exit_properties.py."""
 
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_type_hints
@@ -36,7 +37,9 @@ def test_every_exit_is_registered_bound_and_has_a_contract(vault: Vault) -> None
 @pytest.mark.parametrize("exit", EXITS.values(), ids=EXITS)
 def test_an_exit_states_its_guarantee_and_documents_its_call(exit: type[Exit]) -> None:
     module = inspect.getmodule(exit)
-    assert module is not None and "Formal guarantees" in str(module.__doc__)
+    guarantees, _, conditions = str(module.__doc__).partition("\n\nConditions")
+    assert re.search(r"^Formal guarantees.*\n  \* ", guarantees, re.M)
+    assert re.match(r"(:|\n  \*) \w", conditions), "an exit states under which conditions its guarantee holds"
     text = str(inspect.getdoc(exit.__call__))  # type: ignore[attr-defined]
     assert "Args:" in text and "Raises:" in text
     for name in list(inspect.signature(exit.__call__).parameters)[1:]:  # type: ignore[attr-defined]

@@ -13,6 +13,11 @@ Formal guarantees (Feldman & Zrnic 2021, individual Rényi filters)
   * What a unit has spent is durable before a gradient is released, and is never released itself.
   * A crash gives nothing back. Noise keys depend on the ledger's token, which rises at every opening, so a store that
     is lost or restored never leads to the same noise twice.
+
+Conditions
+  * Model and loss treat each record by itself. They are tested on synthetic rows before the first gradient.
+  * Noise, clipping norm, model and loss of a step depend on public facts and released values only.
+  * The store, which holds what each unit has spent, is secret, and no file of it is changed by hand.
 """
 
 import math
@@ -74,6 +79,9 @@ class FilterPlan:
             tasks_per_unit: The number of tasks of a unit that share the budget.
             beside: Other plans that are read from each block.
 
+        Returns:
+            The plan, with ρ just below what the budget leaves.
+
         Raises:
             PlanError: If the other plans use up the budget.
         """
@@ -96,7 +104,11 @@ class FilterPlan:
         return events.zcdp(self.rho)
 
     def describe(self) -> dict[str, object]:
-        """The plan as it is stored in ledgers."""
+        """The plan as it is stored in ledgers.
+
+        Returns:
+            Plain JSON values.
+        """
         return {"plan": "meter", **asdict(self)}
 
 

@@ -115,6 +115,9 @@ class GradientPlan:
             tasks_per_unit: The number of tasks of a unit that share the budget.
             open: Whether the block is admitted with `open=True, like=plan`.
 
+        Returns:
+            The plan, with the noise multiplier that was found.
+
         Raises:
             PlanError: If a value is not valid, or no noise fits.
         """
@@ -154,6 +157,9 @@ class GradientPlan:
             shared: The number of tasks of the grant that one unit may be in. They share one noise draw, so the unit
                 moves the sum by up to `shared · clip`; the sum is post-processing of `shared` releases with noise
                 multiplier noise/√shared each.
+
+        Returns:
+            The event of all steps that can read one unit of the block.
         """
         return events.poisson_gaussian(rate, self.noise / math.sqrt(shared), self.turns)
 
@@ -163,7 +169,11 @@ class GradientPlan:
         return self.noise * self.clip
 
     def describe(self) -> dict[str, object]:
-        """The plan as it is stored in ledgers. Unused fields are left out, so that earlier fingerprints stay valid."""
+        """The plan as it is stored in ledgers. Unused fields are left out, so that earlier fingerprints stay valid.
+
+        Returns:
+            Plain JSON values.
+        """
         fields = {name: value for name, value in asdict(self).items() if value or name not in ("classes", "places")}
         return {"plan": "gradient", **fields}
 
@@ -239,6 +249,9 @@ class SumPlan:
             tasks_per_unit: The number of tasks of a unit. With horizon 1 each of them is paid for; in a series
                 the participations are paid for together.
 
+        Returns:
+            The plan, with the noise multiplier that was found.
+
         Raises:
             PlanError: If a value is not valid, or no noise fits.
         """
@@ -266,5 +279,9 @@ class SumPlan:
         return self.noise * toeplitz.sensitivity(self.horizon, self.participations)
 
     def describe(self) -> dict[str, object]:
-        """The plan as it is stored in ledgers. Unused, `early` is left out, so that earlier fingerprints stay valid."""
+        """The plan as it is stored in ledgers. Unused, `early` is left out, so that earlier fingerprints stay valid.
+
+        Returns:
+            Plain JSON values.
+        """
         return {"plan": "sum", **{name: value for name, value in asdict(self).items() if name != "early" or value}}

@@ -71,7 +71,11 @@ class TuningPlan:
         return events.repeat_and_select(events.compose(self.events), self.trials, self.shape)
 
     def describe(self) -> dict[str, object]:
-        """The plan as it is stored in ledgers."""
+        """The plan as it is stored in ledgers.
+
+        Returns:
+            Plain JSON values.
+        """
         reads = [plan.describe() for plan in self.reads]
         shape = "inf" if math.isinf(self.shape) else self.shape
         return {"plan": "tuning", "trials": self.trials, "shape": shape, "reads": reads}
