@@ -96,6 +96,12 @@ class StreamInfo:
         if self.endless and (not self.tasks or any(self.task(task.number) != task for task in self.tasks)):
             raise DataError("the tasks of an endless stream are numbered from 0 and named task-1, task-2, …")
 
+    def __repr__(self) -> str:
+        """The facts in one line; `tasks` has those of each task."""
+        tasks = f"{len(self.tasks)} task{'' if len(self.tasks) == 1 else 's'}{' a period' if self.endless else ''}"
+        labels = f"{len(self.labels)} label{'' if len(self.labels) == 1 else 's'}"
+        return f"StreamInfo({self.name!r}, {tasks}, {labels}, shape={self.shape}, unit={self.unit!r})"
+
     def task(self, number: int) -> TaskInfo | None:
         """The facts of task `number`, from 0; None past the end.
 

@@ -95,7 +95,9 @@ class Vault:
             admission=self._admission, biller=biller, ledger=self.ledger, store=self._store, max_batch=self._max_batch
         )
         for name, exit in EXITS.items():
-            setattr(self, name, exit(access))
+            made = exit(access)
+            made._name = name
+            setattr(self, name, made)
 
     def __enter__(self) -> "Vault":
         return self
