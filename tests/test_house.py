@@ -104,12 +104,6 @@ def test_compiled_loops_use_constants_of_their_own_file() -> None:
     assert loops > 5
 
 
-def test_nobody_outside_the_vault_touches_record_sets() -> None:
-    for path in ROOT.rglob("*.py"):
-        if path.relative_to(ROOT).parts[0] not in ("privacy", "data"):
-            assert "data.records" not in path.read_text(), path
-
-
 def test_nothing_reads_or_writes_a_pickle() -> None:
     """One exception: the weights inside the package of EfficientNet-Lite0 are a file of torch's old format. Its SHA-256
     is compared with a constant before a byte of it is read as such, and then only tensors are read."""
