@@ -1,13 +1,13 @@
 """Noise after the first layer (PixelDP, Lecuyer et al. 2019): scores whose expectation a small change hardly moves.
 
-Guarantee: two records within `radius` in the layer's norm are within `radius` in L2 where the noise is added, whatever
+Bound: two records within `radius` in the layer's norm are within `radius` in L2 where the noise is added, whatever
 was trained: the first layer is divided by a bound of its reach in every pass (Δ_{p,2} ≤ 1 by construction). Noise of
 standard deviation σ = √(2 ln(1.25/δ_r))·Δ_{p,2}·radius/ε_r is drawn afresh for every record at every evaluation, so the
-expected scores are (ε_r, δ_r)-stable; `robustness.certified` makes certificates of it. It says nothing about the
-privacy of training records: that is the vault's.
+expected scores are (ε_r, δ_r)-stable, from which `robustness.certified_accuracy` derives certificates. It says nothing
+about the privacy of training records: that is the vault's.
 
 Training: the noise is independent of all data, so the clipped gradients of the records have the sensitivity that they
-have without it. The vault throws the dice from a secret seed of the step (`privacy.still.dice`), so a step that is
+have without it. The vault seeds torch with a secret of the step (`isolation.dice`), so a step that is
 redone after a crash is the same. The bound is a constant to the gradient: a step may grow the weights, and the next
 pass scales them back. In evaluation mode a pass answers with the logarithm of the mean probability over `draws`.
 """

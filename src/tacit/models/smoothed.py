@@ -1,6 +1,6 @@
 """Randomised smoothing (Cohen et al. 2019): Gaussian noise on the record, in training and in every answer.
 
-Guarantee: the mean score over all noise changes little where the record changes little in L2, whatever was trained, so
+Bound: the mean score over all noise changes little where the record changes little in L2, whatever was trained, so
 that a certificate follows from draws (`robustness.certified_accuracy`, bound="smoothing"). It says nothing about the
 privacy of training records: that is the vault's.
 
