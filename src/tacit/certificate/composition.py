@@ -1,4 +1,6 @@
-"""The certified bound of a stream: per task, and over tasks by every composition rule.
+"""States the certified bound of a stream; its ε is computed by `epsilon` in `privacy/ledger/statement.py`.
+
+It is stated per task, and over tasks by every composition rule.
 
 Formal guarantees: the certified ε is the ledger's own, by the one rule that is valid for the stream as it was declared.
 The other rules are computed for comparison and marked as not applying.
