@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from tacit.errors import UnsupportedModel
-from tacit.gradients.tape import Loss, record
+from tacit.gradients.record_inputs import Loss, record
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
 InstanceNorm = nn.modules.instancenorm._InstanceNorm

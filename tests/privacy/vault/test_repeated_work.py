@@ -152,6 +152,7 @@ def test_a_fingerprint_names_moved_code_as_ledgers_first_recorded_it() -> None:
         "tacit.learners.replay.projection": "tacit.learners.projected",
         "tacit.privacy.vault.exits.individual_filter": "tacit.privacy.meter",
         "tacit.learners.pool.held_out_tasks": "tacit.learners.pool_held",
+        "tacit.models.autoencoder_classifier": "tacit.models.stacked",
         "tacit.gradients.losses": "tacit.gradients.losses",
         "someone.elses.projection": "someone.elses.projection",
     }

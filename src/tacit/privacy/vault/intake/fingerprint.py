@@ -161,6 +161,8 @@ _EARLIER_NAMES = {
     "per_task_models": "apart",
     "individual_filter": "meter",
     "held_out_tasks": "pool_held",
+    "record_inputs": "tape",
+    "autoencoder_classifier": "stacked",
 }
 
 
