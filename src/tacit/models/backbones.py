@@ -53,8 +53,10 @@ class Backbone(nn.Module):
 
     @property
     def at_a_time(self) -> int:
-        """So many records go through it together where it is trained: each may need 100 MB then. It is a constant of
-        the kind of device, not what memory allows at the moment: a step that is redone must add up in the same order.
+        """Batch size per forward pass during training, where each record may need 100 MB.
+
+        It is a constant of the kind of device and does not depend on free memory: a step that is redone must add up in
+        the same order.
         """
         return GPU_ROWS if any(weight.is_cuda for weight in self.parameters()) else CPU_ROWS
 

@@ -176,6 +176,6 @@ def _test_person(ids: Array) -> NDArray[np.bool_]:
 
 
 def _coin(window: Array) -> bool:
-    """A window decides by its own content alone on which side it is."""
+    """Assigns a window to train or test by a hash of its content."""
     drawn = hashlib.blake2b(np.ascontiguousarray(window, dtype="<f4").tobytes(), digest_size=8).digest()
     return int.from_bytes(drawn, "big") < TEST_SHARE * 2**64

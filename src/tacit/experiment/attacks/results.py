@@ -136,9 +136,9 @@ class AttackResults:
         return cls(**{**plain, **lists, **made})
 
     @classmethod
-    def together(cls, seeds: Sequence["AttackResults"]) -> "AttackResults":
-        """The seeds of one run, up to the last task that all of them have learned: seeds of a run that goes on may be
-        at different ones."""
+    def merged(cls, seeds: Sequence["AttackResults"]) -> "AttackResults":
+        """Merges the seeds of one run, up to the last task that all of them have learned: in a run that is not
+        finished, seeds may have learned different numbers of tasks."""
         least = min(len(one.tasks) for one in seeds)
         return replace(
             seeds[0],

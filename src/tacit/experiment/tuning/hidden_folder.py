@@ -41,8 +41,8 @@ class HiddenFolder:
             self.hidden.mkdir(mode=0o700)
         except FileExistsError:
             raise ConfigError(
-                f"{self.hidden} is there: other work on {self.folder} goes on, or was killed; wait for it, or delete "
-                "it (what was charged stays charged)"
+                f"{self.hidden} exists: another process is tuning {self.folder}, or was killed; wait for it, or delete "
+                "that folder (what was charged stays charged)"
             ) from None
         try:
             yield

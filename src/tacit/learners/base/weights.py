@@ -32,7 +32,7 @@ def put(model: nn.Module, state: Mapping[str, Tensor]) -> None:
 
 
 def under(tensors: Mapping[str, Tensor], prefix: str) -> State:
-    """The tensors whose names begin so, without the beginning."""
+    """The tensors with this prefix, without the prefix."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
@@ -43,7 +43,7 @@ def each(tensors: Mapping[str, Tensor], name: str, device: str) -> list[State]:
 
 
 def released(model: nn.Module) -> State:
-    """All of a model that is not public already, and the keys of what is."""
+    """Non-public parameters and buffers, and the keys of public backbones."""
     public = _public(model)
     whole = {name: value.detach().cpu().clone() for name, value in model.state_dict().items() if name not in public}
     return whole | keys(model)

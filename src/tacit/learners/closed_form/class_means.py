@@ -24,7 +24,7 @@ ROUNDS, POWER = 100, 40
 WEAKEST = 0.005
 """The smallest θ of a label that counts as present."""
 CLEAR = 5.0
-"""Standard deviations √(2/D) of θ under noise alone, from which on a label is there by itself."""
+"""Standard deviations √(2/D) of θ under noise alone, above which a label counts as present."""
 FAINT = 0.1
 """A label that is not clear counts as absent if its θ is below this share of the strongest one: where all are weak
 alike, records are spread thin; where others are strong, there are none."""

@@ -79,7 +79,9 @@ def _error(found: Tensor) -> Tensor:
 
 
 def _steadied(rows: Tensor, noise: Tensor, basis: Tensor, sharp: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows known less than half as well as most, drawn to the mean of all; and the noise that is left in them."""
+    """Shrinks noisy rows towards the overall mean; returns them and the noise that is left in them.
+
+    Only rows with less than half of the median signal share are shrunk."""
     sure = 1 / noise
     centre = (rows * sure[:, None]).sum(0) / sure.sum()
     apart = ((rows - centre) @ basis).square() @ sharp - noise * sharp.sum()
@@ -90,7 +92,7 @@ def _steadied(rows: Tensor, noise: Tensor, basis: Tensor, sharp: Tensor) -> tupl
 
 
 def _lengths(along: Tensor, noise: Tensor, sharp: Tensor) -> Tensor:
-    """√(mᵀAm) of each label, the noise's part taken off and the rest drawn to the mean by its own uncertainty."""
+    """√(mᵀAm) of each label, debiased for noise and shrunk by its own uncertainty."""
     square = along.square() @ sharp - noise * sharp.sum()
     signal = (along.square() - noise[:, None]).clamp(min=0)
     variance = 2 * noise.square() * sharp.square().sum() + 4 * noise * (signal @ sharp.square())

@@ -118,7 +118,7 @@ def announce_opening(ledger: Ledger, store: Store, block: Block, fingerprint: st
             if _is_newest(ledger, grant, state.token):
                 file.write(replace(state, token=state.token + 1))
             elif not _is_newest(ledger, grant, state.token - 1):
-                raise restored(block)
+                raise stale_state_error(block)
         finally:
             journal.close()
 
@@ -131,7 +131,7 @@ def _is_newest(ledger: Ledger, grant: str, token: int) -> bool:
     return True
 
 
-def restored(block: Block) -> VaultError:
+def stale_state_error(block: Block) -> VaultError:
     """The error for a state that is older than the last opening of its filter."""
     return VaultError(
         f"the individual filter of {block} was opened after this state was written: the store was restored, and the "

@@ -46,7 +46,7 @@ from tacit.privacy.vault.exits.filter_state import (
     FilterStateFile,
     admit_units,
     announce_opening,
-    restored,
+    stale_state_error,
 )
 from tacit.privacy.vault.exits.plans import SumPlan, check_noise, positive
 from tacit.privacy.vault.exits.repeat_and_select import Plan
@@ -202,7 +202,7 @@ class IndividualFilter:
                 f"the losses of the units of {block} are not in this store any more; the block cannot be read any more"
             )
         if last.token < ticket.token - 1:
-            raise restored(block)
+            raise stale_state_error(block)
         if self.steps < last.steps:
             raise VaultError(
                 f"the store has lost steps of the individual filter of {block}: its journal has {self.steps} of "

@@ -217,7 +217,8 @@ class SumPlan:
             raise PlanError(f"a plan with {length} needs a series name, the same in every task")
         if self.horizon == 1 and self.participations != 1:
             raise PlanError(
-                f"participations is {self.participations} with horizon 1; independent releases are billed one by one"
+                f"participations is {self.participations} with horizon 1, where each release is billed by itself; use "
+                "participations=1, or horizon > 1 for one series over the tasks"
             )
         toeplitz.sensitivity(self.horizon, self.participations)
         if self.early is not None:
