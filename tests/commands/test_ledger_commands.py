@@ -16,8 +16,8 @@ def test_show_and_verify(book: Path) -> None:
     assert "scans" in tacit("ledger", "show", "--ledger", book).output
     shown = json.loads(tacit("ledger", "show", "--ledger", book, "--json").output)
     assert shown["streams"][0]["epsilon"] == pytest.approx(1.0, abs=1e-3)
-    assert "in order" in tacit("ledger", "verify", "--ledger", book).output
-    assert "in order" in tacit("ledger", "verify", "--ledger", book, "--certificate", book.parent / "c.json").output
+    assert "verified: " in tacit("ledger", "verify", "--ledger", book).output
+    assert "verified: " in tacit("ledger", "verify", "--ledger", book, "--certificate", book.parent / "c.json").output
 
 
 def test_a_certificate_of_another_ledger_is_noticed(book: Path, tmp_path: Path) -> None:
@@ -38,12 +38,12 @@ def test_a_damaged_ledger_is_noticed_and_made_anew(book: Path, tmp_path: Path) -
     assert output.count("\n") == 1 and "damaged" in output and "tacit ledger rebuild --into NEW" in output
     damaged = book.read_bytes()
     done = tacit("ledger", "rebuild", "--ledger", book, "--into", tmp_path / "new").output
-    assert "rebuilt and in order" in done and book.read_bytes() == damaged
+    assert "rebuilt and verified: " in done and book.read_bytes() == damaged
     assert "exists" in tacit("ledger", "rebuild", "--ledger", book, "--into", tmp_path / "new", code=1).output
     for end in ("", "-wal", "-shm"):
         Path(f"{book}{end}").unlink(missing_ok=True)
     (tmp_path / "new").rename(book)
-    assert "in order" in tacit("ledger", "verify", "--ledger", book, "--certificate", tmp_path / "c.json").output
+    assert "verified: " in tacit("ledger", "verify", "--ledger", book, "--certificate", tmp_path / "c.json").output
 
 
 def test_no_ledger_is_one_sentence(tmp_path: Path) -> None:
