@@ -36,7 +36,7 @@ Judge = Callable[[Tensor], Tensor]
 """From the norms of all units of a batch, before the clip, to a factor of 0 or 1 for each."""
 
 SMALL, FEW = 1 << 14, 4
-"""At least so many parameters of at most such a size are added in one operation."""
+"""From `FEW` parameters on, those of at most `SMALL` numbers are added in one operation."""
 _TOGETHER = ""
 LOOKS = 5
 """Number of parameter versions at which batches are compared with autograd while some gradient is zero; afterwards that

@@ -28,7 +28,7 @@ GPU_ROWS, CPU_ROWS = 256, 32
 
 
 class Backbone(nn.Module):
-    """A frozen feature map in evaluation mode, for ever: statistics of BatchNorm never change, dropout is off.
+    """A frozen feature map that is always in evaluation mode: statistics of BatchNorm never change, dropout is off.
 
     `forward`: (n, *shape) to (n, width), float32 at least. Pictures are floats in [0, 1]: bytes are divided by 255 on
     their way into a vault or `predict`, floats are taken as they are. `key` names the weights and the preprocessing:
@@ -48,7 +48,7 @@ class Backbone(nn.Module):
         self.key = f"{name} {_hash(self.body, parts.source)} {prepared}"
 
     def train(self, mode: bool = True) -> "Backbone":
-        """Stays in evaluation mode, whatever is asked."""
+        """Has no effect on the mode: the backbone stays in evaluation mode."""
         return super().train(False)
 
     @property
@@ -103,7 +103,7 @@ def backbone(
 
 
 def absolute(name: str) -> str:
-    """The name of a backbone as it holds in any folder: a file or directory by its whole path, others as they are."""
+    """The name of a backbone, independent of the working directory: files and directories by their absolute path."""
     if is_own(name):
         file, _, what = name.rpartition(":")
         return f"{Path(file).resolve()}:{what}"

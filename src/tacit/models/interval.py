@@ -212,8 +212,9 @@ def robust_loss(model: nn.Module, loss: Loss) -> Loss:
 
 
 def with_progress(model: nn.Module, steps: Iterator[int], number: int) -> Iterator[int]:
-    """The steps of a task, with the progress of a network with interval bounds set before each. Before and after, it is
-    1, so that a grant that is asked for again after a crash is the same."""
+    """The steps of a task; before each, the progress of a network with interval bounds is set.
+
+    Before and after the task it is 1, so that a grant that is requested again after a crash is the same."""
     if not isinstance(model, Interval):
         yield from steps
         return

@@ -55,7 +55,7 @@ class Randomised(nn.Module):
 
     @abstractmethod
     def evaluations(self, x: Tensor, number: int) -> Iterator[Tensor]:
-        """Logits, so many times, each with fresh noise."""
+        """Yields logits `number` times, each with fresh noise."""
 
     def answer(self, x: Tensor) -> Tensor:
         """The logarithm of the mean probability over `draws` evaluations."""
@@ -95,7 +95,7 @@ class Noisy(Randomised):
     def hidden(self, x: Tensor) -> Tensor:
         """What the noise is added to: within ‖x − x'‖_p of each other for two records."""
         shaped = self.before(x)
-        check_layer(self.first)  # a low-rank change, put beside it, would go round the bound
+        check_layer(self.first)  # a low-rank change beside it would not be covered by the bound
         assert isinstance(self.first, nn.Linear | nn.Conv2d)
         out: Tensor = self.first(shaped)
         return out / operator_bound(self.first, self.norm, shaped, out).clamp(min=LEAST)

@@ -34,10 +34,10 @@ def uncertifiable(learner: Learner, task: TaskInfo | None = None) -> str | None:
     """Why interval bounds cannot certify the learner's predictions (for a given task); None if they can."""
     if _is_routed(learner, task):
         return _no_bounds(learner.model_)
-    found = committee(learner, task, _no_bounds)
-    if isinstance(found, Committee) and found.rule == "largest" and len(found.members) > 1:
+    voters = committee(learner, task, _no_bounds)
+    if isinstance(voters, Committee) and voters.rule == "largest" and len(voters.members) > 1:
         return "the largest logit of several networks decides, of which interval bounds say nothing; give the task"
-    return found if isinstance(found, str) else None
+    return voters if isinstance(voters, str) else None
 
 
 def holds(
@@ -62,22 +62,22 @@ def holds(
     Returns:
         A mask.
     """
-    found = []
+    masks = []
     with torch.no_grad(), answering(learner.model_):
-        for rows, own in zip(torch.split(x, ROWS), torch.split(label, ROWS), strict=True):
-            rows, own = rows.to(learner.device).double(), own.to(learner.device)
+        for rows, labels in zip(torch.split(x, ROWS), torch.split(label, ROWS), strict=True):
+            rows, labels = rows.to(learner.device).double(), labels.to(learner.device)
             low, high = enlarged(*box(rows, radius, span))
             if _is_routed(learner, task):
                 assert isinstance(learner, RoutedExperts)
-                least = _routed(learner, rows, low, high, own)
+                margins = _routed(learner, rows, low, high, labels)
             else:
-                asked = committee(learner, task, _no_bounds)
-                assert isinstance(asked, Committee), "the caller has asked uncertifiable()"
-                parts = [gaps(one, low, high, own) for one in asked.members]
-                least = torch.stack(parts).mean(0)
-            others = least.scatter(1, own[:, None], torch.inf)
-            found.append((others > SLACK).all(1).cpu())
-    return torch.cat(found) if found else torch.zeros(0, dtype=torch.bool)
+                voters = committee(learner, task, _no_bounds)
+                assert isinstance(voters, Committee), "the caller has asked uncertifiable()"
+                member_gaps = [gaps(one, low, high, labels) for one in voters.members]
+                margins = torch.stack(member_gaps).mean(0)
+            others = margins.scatter(1, labels[:, None], torch.inf)
+            masks.append((others > SLACK).all(1).cpu())
+    return torch.cat(masks) if masks else torch.zeros(0, dtype=torch.bool)
 
 
 def enlarged(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,16 +95,18 @@ def gaps(member: Member, low: Tensor, high: Tensor, label: Tensor) -> Tensor:
         bounds = above(layers, low, high, label)
     known = torch.zeros(bounds.shape[1], dtype=torch.bool, device=bounds.device)
     known[member.labels.to(bounds.device)] = True
-    over = bounds.masked_fill(~known, -torch.inf)
-    least = 1 / over.exp().sum(1, keepdim=True)  # p_y = 1 / Σ exp(z_k − z_y)
-    found = torch.where(over < 0, least * (1 - over.exp()), -torch.tanh(over.clamp(min=0) / 2))
-    unknown = torch.where(known, -1.0, 0.0).to(found).expand_as(found)
-    return torch.where(known[label][:, None], found, unknown)
+    excess = bounds.masked_fill(~known, -torch.inf)
+    smallest_probability = 1 / excess.exp().sum(1, keepdim=True)  # p_y = 1 / Σ exp(z_k − z_y)
+    differences = torch.where(
+        excess < 0, smallest_probability * (1 - excess.exp()), -torch.tanh(excess.clamp(min=0) / 2)
+    )
+    unknown = torch.where(known, -1.0, 0.0).to(differences).expand_as(differences)
+    return torch.where(known[label][:, None], differences, unknown)
 
 
 def _no_bounds(model: torch.nn.Module) -> str | None:
-    found = plain_layers(model)
-    return found if isinstance(found, str) else None
+    layers = plain_layers(model)
+    return layers if isinstance(layers, str) else None
 
 
 def _is_routed(learner: Learner, task: TaskInfo | None) -> bool:
@@ -118,21 +120,23 @@ def _routed(learner: RoutedExperts, x: Tensor, low: Tensor, high: Tensor, label:
     """Lower bounds of the label's share of the mixture minus that of each other, relative to the chosen expert's."""
     chosen = learner.trust(x.to(next(learner.model_.parameters()).dtype)).argmax(1)
     total = torch.zeros(len(x), len(learner.labels_), dtype=torch.float64, device=x.device)
-    asked = partial(_expert, learner)
+    expert = partial(_expert, learner)
     for task in sorted(set(chosen.tolist())):
         rows = (chosen == task).nonzero().squeeze(1)
         weights = router_weights(learner, task, low[rows], high[rows])
         # Where the chosen expert itself could be left out of the mixture, its own part counts for nothing.
         weights[(weights.sum(1) * NEGLIGIBLE >= 1 - SLACK).unsqueeze(1) & (weights > 0)] = torch.inf
-        total[rows] = gaps(asked(task), low[rows], high[rows], label[rows])
+        total[rows] = gaps(expert(task), low[rows], high[rows], label[rows])
         for other in (weights > 0).any(0).nonzero().squeeze(1).tolist():
             if other == task:
                 continue
-            some = weights[:, other] > 0
-            mine = rows[some]
-            lost = (gaps(asked(other), low[mine], high[mine], label[mine]) - SLACK).clamp(max=0)
-            share = weights[some, other][:, None]
-            total[mine] += torch.where(lost < 0, share * lost, 0.0)  # infinity times 0 is 0 here
+            affected = weights[:, other] > 0
+            affected_rows = rows[affected]
+            shortfall = (
+                gaps(expert(other), low[affected_rows], high[affected_rows], label[affected_rows]) - SLACK
+            ).clamp(max=0)
+            share = weights[affected, other][:, None]
+            total[affected_rows] += torch.where(shortfall < 0, share * shortfall, 0.0)  # infinity times 0 is 0 here
     return total
 
 
@@ -148,8 +152,8 @@ def router_weights(learner: RoutedExperts, task: int, low: Tensor, high: Tensor)
     if learner.router == "scores":
         weights = low.new_full((len(low), count), torch.inf)
     else:
-        apart = _least_difference(learner.directions(), task, low.flatten(1), high.flatten(1))
-        weights = (-learner.sharpness * apart).exp() * (1 + SLACK)
+        cosine_gaps = _least_difference(learner.directions(), task, low.flatten(1), high.flatten(1))
+        weights = (-learner.sharpness * cosine_gaps).exp() * (1 + SLACK)
         if count * NEGLIGIBLE < 1:  # then the largest weight is above what is negligible
             weights = torch.where(weights < NEGLIGIBLE * (1 - SLACK), 0.0, weights)
     weights[:, task] = 1.0
@@ -159,19 +163,19 @@ def router_weights(learner: RoutedExperts, task: int, low: Tensor, high: Tensor)
 def _least_difference(directions: Sequence[Tensor], task: int, low: Tensor, high: Tensor) -> Tensor:
     """Lower bounds of the cosine with `task` minus that with every task, as deployed: (records, tasks)."""
     centre, radius = (high + low) / 2, (high - low) / 2
-    largest = torch.maximum(low.abs(), high.abs()).norm(dim=1)
-    least = torch.where((low <= 0) & (high >= 0), 0.0, torch.minimum(low.abs(), high.abs())).norm(dim=1)
-    own = directions[task].to(centre)
-    best = own[(centre @ own.T).argmax(1)]  # of several prototypes, one gives a lower bound
-    apart = []
+    longest = torch.maximum(low.abs(), high.abs()).norm(dim=1)
+    shortest = torch.where((low <= 0) & (high >= 0), 0.0, torch.minimum(low.abs(), high.abs())).norm(dim=1)
+    prototypes = directions[task].to(centre)
+    best = prototypes[(centre @ prototypes.T).argmax(1)]  # of several prototypes, one gives a lower bound
+    products = []
     for other in directions:
         means = other.to(centre)
         pairs = best.unsqueeze(1) - means.unsqueeze(0)
         least_product = torch.einsum("bpk,bk->bp", pairs, centre) - torch.einsum("bpk,bk->bp", pairs.abs(), radius)
-        apart.append(least_product.amin(1))
+        products.append(least_product.amin(1))
     width = low.shape[1]
-    product = torch.stack(apart, 1) - 8 * (width + 8) * DOUBLE * largest[:, None]
-    length = torch.where(product >= 0, largest[:, None] * (1 + 1e-12), least[:, None] * (1 - 1e-12)).clamp(min=1e-12)
+    product = torch.stack(products, 1) - 8 * (width + 8) * DOUBLE * longest[:, None]
+    length = torch.where(product >= 0, longest[:, None] * (1 + 1e-12), shortest[:, None] * (1 - 1e-12)).clamp(min=1e-12)
     rounded = 4 * (width + 8) * SINGLE / (1 - 4 * (width + 8) * SINGLE)
-    found: Tensor = (product / length).clamp(min=-3.0) - rounded
-    return found
+    gaps: Tensor = (product / length).clamp(min=-3.0) - rounded
+    return gaps

@@ -25,12 +25,12 @@ class HiddenFolder:
 
     @property
     def hidden(self) -> Path:
-        whole = self.folder.resolve()
-        return whole.with_name(f".{whole.name}-unseen")
+        requested = self.folder.resolve()
+        return requested.with_name(f".{requested.name}-unseen")
 
     @property
     def run(self) -> RunFolder:
-        """Where the work is done."""
+        """The run folder inside the hidden folder."""
         return RunFolder(path=self.hidden / "run")
 
     @contextmanager

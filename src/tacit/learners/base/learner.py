@@ -64,7 +64,7 @@ class Learner(ABC):
     network: Network = "mlp"
     """A name of `tacit.models`, a module, or a function of the stream's public facts."""
     seed: int = 0
-    """Seed of initial weights and public coins. It never reaches the vault's noise or sampler."""
+    """Seed of initial weights and public randomness. It never reaches the vault's noise or sampler."""
     device: str = "cpu"
     """Device of the model: cpu or cuda."""
     stream: StreamInfo | None = None

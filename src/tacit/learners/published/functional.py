@@ -228,8 +228,8 @@ class Functional(Learner):
         return Claimed(per_task=epsilon, total=epsilon, delta=0.0)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The weights; where the data is public also the memory, the noise and the state of Adam, without which nobody
-        can go on."""
+        """The weights; where the data is public also the memory, the noise and the state of Adam, which are needed to
+        resume."""
         kept = super().tensors()
         if not self.stream_.public:
             return kept

@@ -167,7 +167,7 @@ class Vault:
         return self._admission.find(stream, task, part)
 
     def split(self, block: Block, parts: Mapping[str, float]) -> tuple[Block, ...]:
-        """Splits a block by one keyed coin per unit. The block itself cannot be read afterwards.
+        """Splits a block by a keyed pseudorandom draw for each unit. The block itself cannot be read afterwards.
 
         Args:
             block: The block to split.

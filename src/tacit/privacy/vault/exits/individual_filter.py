@@ -94,7 +94,7 @@ class FilterPlan:
         log_rho = calibrate.bracketed(over, start=-4.0, good=-40.0, bad=20.0, tolerance=1e-9)
         if log_rho is None:
             raise PlanError(
-                f"nothing is left of {budget} for an individual filter; give what is read beside it more noise"
+                f"nothing is left of {budget} for an individual filter; use more noise in the plans beside it"
             )
         return cls(rho=math.exp(log_rho) * (1 - 1e-6))  # open blocks round costs up and limits down
 
@@ -199,14 +199,14 @@ class IndividualFilter:
         last = state.read()
         if last is None or len(last.spent) != records.units:
             raise VaultError(
-                f"the losses of the units of {block} are not in this store any more; the block cannot be read any more"
+                f"the store has lost the losses of the units of {block}, so the block can no longer be read"
             )
         if last.token < ticket.token - 1:
             raise stale_state_error(block)
         if self.steps < last.steps:
             raise VaultError(
                 f"the store has lost steps of the individual filter of {block}: its journal has {self.steps} of "
-                f"{last.steps}; restore the journal, without it the block cannot be read any more"
+                f"{last.steps}; restore the journal, without which the block can no longer be read"
             )
         if last.token < ticket.token:  # another process opened and closed it since `announce_opening`
             state.write(replace(last, token=ticket.token))

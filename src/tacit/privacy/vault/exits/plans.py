@@ -247,8 +247,8 @@ class SumPlan:
             series: The name of the series.
             early: The share of the releases before the last; None counts every release alike.
             share: The share of the budget, in μ² = 1/σ². The shares of one block's releases add up to 1.
-            tasks_per_unit: The number of tasks of a unit. With horizon 1 each of them is paid for; in a series
-                the participations are paid for together.
+            tasks_per_unit: The number of tasks of a unit. With horizon 1 each of them is charged by itself; in a
+                series all participations are one charge.
 
         Returns:
             The plan, with the noise multiplier that was found.

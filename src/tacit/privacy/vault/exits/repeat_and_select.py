@@ -126,7 +126,7 @@ class TuningExit(Exit):
         fresh = int(np.random.SeedSequence().generate_state(1)[0])  # never resumed: the trials of a study are secret
         name = fingerprint(plan=plan.describe(), blocks=[block.id for block in blocks], fresh=fresh)
         bill = biller.bill("tuning", [(block, plan.event) for block in blocks], plan.describe(), name)
-        bill.journal.begin()  # durable before a trial: no other tuning goes on under this charge, with this noise
+        bill.journal.begin()  # durable before a trial: no other tuning continues this charge with its noise
         allowance = {block.id: plan.events for block in blocks}
         best = Winner(score=None, result=None)
         for number in range(draw_trials(plan, self._access.ledger.keys, bill.ticket)):
