@@ -16,7 +16,7 @@ def test_show_and_verify(book: Path) -> None:
     assert "scans" in tacit("ledger", "show", "--ledger", book).output
     shown = json.loads(tacit("ledger", "show", "--ledger", book, "--json").output)
     assert shown["streams"][0]["epsilon"] == pytest.approx(1.0, abs=1e-3)
-    assert "verified: " in tacit("ledger", "verify", "--ledger", book).output
+    assert "verified: 7 entries" in tacit("ledger", "verify", "--ledger", book).output
     assert "verified: " in tacit("ledger", "verify", "--ledger", book, "--certificate", book.parent / "c.json").output
 
 
@@ -38,7 +38,7 @@ def test_a_damaged_ledger_is_noticed_and_made_anew(book: Path, tmp_path: Path) -
     assert output.count("\n") == 1 and "damaged" in output and "tacit ledger rebuild --into NEW" in output
     damaged = book.read_bytes()
     done = tacit("ledger", "rebuild", "--ledger", book, "--into", tmp_path / "new").output
-    assert "rebuilt and verified: " in done and book.read_bytes() == damaged
+    assert "rebuilt and verified: 7 entries" in done and book.read_bytes() == damaged
     assert "exists" in tacit("ledger", "rebuild", "--ledger", book, "--into", tmp_path / "new", code=1).output
     for end in ("", "-wal", "-shm"):
         Path(f"{book}{end}").unlink(missing_ok=True)

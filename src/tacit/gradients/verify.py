@@ -30,9 +30,7 @@ def agrees(
     so far, but some gradient is zero, which a wrong rule would give too (layers under a head that starts at zero)."""
     x, y = x[:EXAMPLES].detach().requires_grad_(x.requires_grad), y[:EXAMPLES]
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    with torch.random.fork_rng(
-        devices=[x.device] if x.is_cuda else []
-    ):  # otherwise dropout would advance the generator twice
+    with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):  # dropout's coins are spent twice otherwise
         for _ in range(2):
             losses, uses = record(sites, model, loss, x, y)
             differentiate(losses, uses, keep_graph=True)
@@ -48,30 +46,30 @@ def agrees(
             x, y = x.detach()[fine].requires_grad_(x.requires_grad), y[fine]
             if not len(x):
                 return False
-    all_compared = _compare(losses, trained, rows, squared)
-    return (all_compared or None) if len(x) > 1 else False
+    told = _compare(losses, trained, rows, squared)
+    return (told or None) if len(x) > 1 else False
 
 
 def _compare(
     losses: Tensor, trained: Mapping[str, Tensor], rows: Mapping[str, Rows], squared: Mapping[str, Tensor]
 ) -> bool:
-    """Whether every gradient was nonzero, so that it was compared."""
+    """Whether every gradient was there to be compared."""
     if not losses.requires_grad:
         return True
     each = [_gradients(losses, i, trained) for i in range(len(losses))]
     lengths = {name: [float(g[name].norm()) for g in each] for name in trained}
-    total_length = max(1e-30, max(sum(values) for values in lengths.values()))
+    whole = max(1e-30, max(sum(values) for values in lengths.values()))
     tolerance = _tolerance(losses)
     totals = _backward(losses, trained)
     for name, parameter in trained.items():
-        computed = torch.zeros_like(parameter, requires_grad=False)
+        found = torch.zeros_like(parameter, requires_grad=False)
         if name in rows:
             with torch.no_grad(), torch.autocast(parameter.device.type, enabled=False):
-                computed = rows[name].dense().sum(0).to(parameter.dtype).view_as(parameter)
-            bound = tolerance * sum(lengths[name]) + FLOOR * total_length
+                found = rows[name].dense().sum(0).to(parameter.dtype).view_as(parameter)
+            bound = tolerance * sum(lengths[name]) + FLOOR * whole
         else:
             bound = 0.0  # no hook fired for it: then autograd must find nothing at all
-        if not float((computed - totals[name]).norm()) <= bound:
+        if not float((found - totals[name]).norm()) <= bound:
             raise UnsupportedModel(
                 f"the gradient of {name!r} is not what its layer saw, so it is used outside its module's forward "
                 "or drawn at random; call the module itself (not F.linear on its weight), with the examples first "
@@ -80,7 +78,7 @@ def _compare(
         if name in rows:
             norms = squared[name].clamp(min=0).sqrt().tolist()
             for mine, true in zip(norms, lengths[name], strict=True):
-                if not abs(mine - true) <= tolerance * max(lengths[name]) + FLOOR * total_length:
+                if not abs(mine - true) <= tolerance * max(lengths[name]) + FLOOR * whole:
                     raise UnsupportedModel(
                         f"the layer of {name!r} does not have the examples in the first dimension of its input; "
                         "keep them there (batch_first=True)"

@@ -120,23 +120,21 @@ def _routed(learner: RoutedExperts, x: Tensor, low: Tensor, high: Tensor, label:
     """Lower bounds of the label's share of the mixture minus that of each other, relative to the chosen expert's."""
     chosen = learner.trust(x.to(next(learner.model_.parameters()).dtype)).argmax(1)
     total = torch.zeros(len(x), len(learner.labels_), dtype=torch.float64, device=x.device)
-    expert = partial(_expert, learner)
+    asked = partial(_expert, learner)
     for task in sorted(set(chosen.tolist())):
         rows = (chosen == task).nonzero().squeeze(1)
         weights = router_weights(learner, task, low[rows], high[rows])
         # Where the chosen expert itself could be left out of the mixture, its own part counts for nothing.
         weights[(weights.sum(1) * NEGLIGIBLE >= 1 - SLACK).unsqueeze(1) & (weights > 0)] = torch.inf
-        total[rows] = gaps(expert(task), low[rows], high[rows], label[rows])
+        total[rows] = gaps(asked(task), low[rows], high[rows], label[rows])
         for other in (weights > 0).any(0).nonzero().squeeze(1).tolist():
             if other == task:
                 continue
-            affected = weights[:, other] > 0
-            affected_rows = rows[affected]
-            shortfall = (
-                gaps(expert(other), low[affected_rows], high[affected_rows], label[affected_rows]) - SLACK
-            ).clamp(max=0)
-            share = weights[affected, other][:, None]
-            total[affected_rows] += torch.where(shortfall < 0, share * shortfall, 0.0)  # infinity times 0 is 0 here
+            some = weights[:, other] > 0
+            mine = rows[some]
+            lost = (gaps(asked(other), low[mine], high[mine], label[mine]) - SLACK).clamp(max=0)
+            share = weights[some, other][:, None]
+            total[mine] += torch.where(lost < 0, share * lost, 0.0)  # infinity times 0 is 0 here
     return total
 
 
@@ -152,8 +150,8 @@ def router_weights(learner: RoutedExperts, task: int, low: Tensor, high: Tensor)
     if learner.router == "scores":
         weights = low.new_full((len(low), count), torch.inf)
     else:
-        cosine_gaps = _least_difference(learner.directions(), task, low.flatten(1), high.flatten(1))
-        weights = (-learner.sharpness * cosine_gaps).exp() * (1 + SLACK)
+        apart = _least_difference(learner.directions(), task, low.flatten(1), high.flatten(1))
+        weights = (-learner.sharpness * apart).exp() * (1 + SLACK)
         if count * NEGLIGIBLE < 1:  # then the largest weight is above what is negligible
             weights = torch.where(weights < NEGLIGIBLE * (1 - SLACK), 0.0, weights)
     weights[:, task] = 1.0
@@ -163,19 +161,19 @@ def router_weights(learner: RoutedExperts, task: int, low: Tensor, high: Tensor)
 def _least_difference(directions: Sequence[Tensor], task: int, low: Tensor, high: Tensor) -> Tensor:
     """Lower bounds of the cosine with `task` minus that with every task, as deployed: (records, tasks)."""
     centre, radius = (high + low) / 2, (high - low) / 2
-    longest = torch.maximum(low.abs(), high.abs()).norm(dim=1)
-    shortest = torch.where((low <= 0) & (high >= 0), 0.0, torch.minimum(low.abs(), high.abs())).norm(dim=1)
-    prototypes = directions[task].to(centre)
-    best = prototypes[(centre @ prototypes.T).argmax(1)]  # of several prototypes, one gives a lower bound
-    products = []
+    largest = torch.maximum(low.abs(), high.abs()).norm(dim=1)
+    least = torch.where((low <= 0) & (high >= 0), 0.0, torch.minimum(low.abs(), high.abs())).norm(dim=1)
+    own = directions[task].to(centre)
+    best = own[(centre @ own.T).argmax(1)]  # of several prototypes, one gives a lower bound
+    apart = []
     for other in directions:
         means = other.to(centre)
         pairs = best.unsqueeze(1) - means.unsqueeze(0)
         least_product = torch.einsum("bpk,bk->bp", pairs, centre) - torch.einsum("bpk,bk->bp", pairs.abs(), radius)
-        products.append(least_product.amin(1))
+        apart.append(least_product.amin(1))
     width = low.shape[1]
-    product = torch.stack(products, 1) - 8 * (width + 8) * DOUBLE * longest[:, None]
-    length = torch.where(product >= 0, longest[:, None] * (1 + 1e-12), shortest[:, None] * (1 - 1e-12)).clamp(min=1e-12)
+    product = torch.stack(apart, 1) - 8 * (width + 8) * DOUBLE * largest[:, None]
+    length = torch.where(product >= 0, largest[:, None] * (1 + 1e-12), least[:, None] * (1 - 1e-12)).clamp(min=1e-12)
     rounded = 4 * (width + 8) * SINGLE / (1 - 4 * (width + 8) * SINGLE)
-    gaps: Tensor = (product / length).clamp(min=-3.0) - rounded
-    return gaps
+    found: Tensor = (product / length).clamp(min=-3.0) - rounded
+    return found

@@ -21,7 +21,7 @@ def test_it_reads_back_as_itself_with_every_setting_in_it(config: Config) -> Non
     again = Config.of(yaml.safe_load(config.to_yaml()))
     assert again == config
     assert again.learner.options["memory_share"] == 0.1  # a default that nobody gave
-    assert again.model.options == {"hidden": [6], "activation": "relu"}
+    assert again.model.options == {"hidden": [6], "activation": "relu", "centred": False, "length": None}
     assert "limit: null" in config.to_yaml()
 
 
@@ -53,7 +53,7 @@ WRONG = {
     "budget.epsilon=true": "budget.epsilon must be a number, got True",
     "lca=true": "lca must be a whole number, got True",
     "learner.project=alway": "learner.project must be one of 'conflict', 'always', got 'alway'; did you mean always?",
-    "learner.method=DPLC": "learner.method = 'DPLC' is not a learner; did you mean DPCL",
+    "learner.method=DPLC": "learner.method = 'DPLC' is not a learner; did you mean DPFC, DPCL",
     "model.network=mpl": "model.network = 'mpl' is not a network; did you mean mlp",
     "model.hiden=[3]": r"model.hiden = \[3\] is not a setting of mlp; did you mean hidden",
     "data.scenario=permute": "data.scenario = 'permute' is not a scenario; did you mean permuted",

@@ -210,9 +210,7 @@ def test_the_command_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.Monke
     assert found.exit_code == 0, found.output
     assert "1 of 3 tasks" in found.stdout and "ε certified" in found.stdout
     *_, last = found.stdout.splitlines()
-    assert (
-        last == "learned up to 2026-01; once the data of 2026-02 have arrived: tacit run r --resume --arrived 2026-02"
-    )
+    assert last == "learned up to 2026-01; when the data of 2026-02 are there: tacit run r --resume --arrived 2026-02"
     grow(declared, MONTHS[1])
     again = tacit("run", "r", "--resume", "--arrived", MONTHS[1], "--json", "--quiet")
     assert again.exit_code == 0 and json.loads(again.stdout)["left"] == [MONTHS[2]]

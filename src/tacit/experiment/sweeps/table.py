@@ -43,9 +43,7 @@ def show(summary: RunSummary, console: Console) -> None:
         more = f"tacit run {shlex.quote(str(summary.folder))} --resume"
         next_one, private = shlex.quote(summary.left[0]), (summary.folder / ARRIVED).exists()
         way = f"--arrived {next_one}" if private else f"--until {next_one}, or without --until for all remaining tasks"
-        console.print(
-            f"learned up to {summary.tasks[-1]}; once the data of {summary.left[0]} have arrived: {more} {way}"
-        )
+        console.print(f"learned up to {summary.tasks[-1]}; when the data of {summary.left[0]} are there: {more} {way}")
 
 
 def _accuracies(summary: RunSummary) -> Table:
