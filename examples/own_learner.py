@@ -29,8 +29,8 @@ class AveragedDPSGD(GradientLearner):
     Certified: for a record, the DP-SGD plan of its own task, since the average is post-processing.
     """
 
-    decay: float = 0.5
-    """Weight of the earlier average. Settings are dataclass fields, and `--set learner.decay=0.9` changes one."""
+    earlier: float = 0.5
+    """Weight of the earlier average. Settings are dataclass fields, and `--set learner.earlier=0.9` changes one."""
 
     reference: ClassVar[str] = "this example"
     certifies: ClassVar[str] = "a record: the DP-SGD plan of its own task, once"
@@ -47,8 +47,8 @@ class AveragedDPSGD(GradientLearner):
         # Post-processing of released weights is free.
         if task.number > 0:
             with torch.no_grad():
-                for parameter, earlier in zip(self.model_.parameters(), before, strict=True):
-                    parameter.lerp_(earlier, self.decay)
+                for parameter, old in zip(self.model_.parameters(), before, strict=True):
+                    parameter.lerp_(old, self.earlier)
         vault.drop(block)
 
 
