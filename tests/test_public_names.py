@@ -11,11 +11,15 @@ from typing import Any
 import pytest
 
 import tacit
+from tacit.learners import Learner
+from tacit.privacy import FilterPlan, LabelPlan, TuningPlan
 
 ROOMS = [
     "tacit", "tacit.audit", "tacit.certificate", "tacit.data", "tacit.experiment", "tacit.learners", "tacit.privacy",
     "tacit.report", "tacit.robustness",
 ]  # fmt: skip
+OTHER_PACKAGES = ["tacit.gradients", "tacit.memory", "tacit.models"]
+"""Packages whose public functions are for authors of learners; importing them imports torch."""
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -50,6 +54,10 @@ def test_importing_the_rooms_imports_neither_torch_nor_the_accountants() -> None
     assert shown.stdout == "[]\n", shown.stderr
 
 
+FINGERPRINTED = {"cross_entropy"}
+"""Functions whose docstring is part of the fingerprint of unfinished work, so that it stays as it is."""
+
+
 def _undocumented(function: Any) -> list[str]:
     """The sections that a function's docstring lacks."""
     text, signature = inspect.getdoc(function) or "", inspect.signature(function)
@@ -61,25 +69,29 @@ def _undocumented(function: Any) -> list[str]:
     return lacks + (["Raises"] if raising and "Raises:" not in text else [])
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", [*ROOMS, *OTHER_PACKAGES])
 def test_public_functions_document_arguments_results_and_errors(room: str) -> None:
     package = import_module(room)
     functions = [value for name in package.__all__ if inspect.isfunction(value := getattr(package, name))]
+    functions = [function for function in functions if function.__name__ not in FINGERPRINTED]
     assert {function.__name__: lacks for function in functions if (lacks := _undocumented(function))} == {}
 
 
-@pytest.mark.parametrize(
-    "owner",
-    [tacit.Vault, tacit.Ledger, tacit.Policy, tacit.Stream, tacit.Certificate],
-    ids=lambda o: o.__name__,
-)
-def test_public_methods_document_their_arguments(owner: type) -> None:
-    """One obvious argument needs no line of its own."""
-    for name, value in vars(owner).items():
-        method = getattr(value, "__func__", value)
-        if name.startswith("_") or not inspect.isfunction(method):
-            continue
-        assert inspect.getdoc(method), name
-        others = [one for one in inspect.signature(method).parameters if one not in ("self", "cls", "learner")]
-        if len(others) > 1:
-            assert "Args:" in str(inspect.getdoc(method)), f"{owner.__name__}.{name}"
+DOCUMENTED: list[type] = [
+    tacit.Vault, tacit.Ledger, tacit.Policy, tacit.Stream, tacit.StreamInfo, tacit.Certificate, tacit.GradientPlan,
+    tacit.SumPlan, FilterPlan, LabelPlan, TuningPlan, Learner,
+]  # fmt: skip
+"""Classes whose public methods, inherited ones included, document arguments, results and errors."""
+
+
+@pytest.mark.parametrize("owner", DOCUMENTED, ids=lambda owner: owner.__name__)
+def test_public_methods_document_arguments_results_and_errors(owner: type) -> None:
+    methods = {
+        name: method
+        for base in owner.__mro__
+        if base.__module__.startswith("tacit.")
+        for name, value in vars(base).items()
+        if not name.startswith("_") and inspect.isfunction(method := getattr(value, "__func__", value))
+    }
+    assert methods
+    assert {name: lacks for name, method in methods.items() if (lacks := _undocumented(method))} == {}

@@ -129,7 +129,7 @@ def installed(group: str) -> dict[str, list[EntryPoint]]:
 
 @lru_cache(maxsize=8)
 def _installed(group: str, _searched: tuple[tuple[str, int], ...]) -> dict[str, list[EntryPoint]]:
-    """Looked up once for the folders of `sys.path` as they are: it reads the metadata of every installed package."""
+    """Cached for the present folders of `sys.path`, since it reads the metadata of every installed package."""
     registered: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=group):
         registered.setdefault(point.name, []).append(point)

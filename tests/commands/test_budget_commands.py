@@ -87,7 +87,7 @@ def test_another_neighbouring_relation() -> None:
     ("words", "sentence"),
     [
         ("epsilon --rate 2 --noise 1 --steps 1", "rate must be in (0, 1], got 2.0"),
-        ("epsilon --rate 0.1 --noise 0 --steps 1", "noise must be a finite number > 0, got 0.0"),
+        ("epsilon --rate 0.1 --noise 0 --steps 1", "noise must be > 0, got 0; without noise no finite ε holds\n"),
         ("epsilon --rate 0.1 --noise 1 --steps 0", "steps must be a whole number ≥ 1, got 0"),
         ("epsilon --rate 0.1 --noise 1 --steps 1 --delta 2", "delta must be between 0 and 1, got 2.0"),
         ("noise --epsilon 0 --rate 0.1 --steps 1", "epsilon must be a finite number > 0, got 0.0"),

@@ -37,7 +37,7 @@ def test_without_a_terminal_the_passphrase_comes_from_the_environment(
     words = ("keys", "backup", tmp_path / "sealed", "--ledger", book)
     for asked in (words, ("keys", "restore", book, "--ledger", book)):
         assert tacit(*asked, code=1).output == (
-            "error: the passphrase is asked on a terminal, and there is none; set the environment "
+            "error: the passphrase is read from a terminal, and there is none; set the environment "
             "variable TACIT_PASSPHRASE\n"
         )
     assert not (tmp_path / "sealed").exists()

@@ -114,7 +114,7 @@ def test_a_damaged_ledger_is_one_sentence_in_every_view(book: Path, damage: str)
         connection.execute("DELETE FROM prices")
         connection.commit()
     codes = []
-    for words in (("show",), ("log",), ("meter", "scans"), ("verify",), ("officers", "list")):
+    for words in (("show",), ("log",), ("blocks", "scans"), ("verify",), ("officers", "list")):
         found = CliRunner().invoke(app, ["ledger", *words, "--ledger", str(book)])
         assert found.exit_code in (0, 1) and (found.exception is None or isinstance(found.exception, SystemExit))
         assert found.exit_code == 0 or (found.stderr.startswith("error: ") and found.stderr.count("\n") == 1)

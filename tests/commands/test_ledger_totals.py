@@ -29,14 +29,14 @@ def months(tmp_path: Path) -> Path:
 
 def test_the_meter_says_what_is_left_for_a_person(months: Path) -> None:
     """Each month shows much left in it alone; a person of all months has hardly any."""
-    found = json.loads(tacit("ledger", "meter", "visits", "--ledger", months, "--json").output)
+    found = json.loads(tacit("ledger", "blocks", "visits", "--ledger", months, "--json").output)
     assert all(block["left"] > 1.4 for block in found["blocks"])
     whole = found["unit"]
     with Ledger(months) as ledger:
         assert whole["epsilon"] == ledger.epsilon(1) and whole["all_streams"] == ledger.totals()[0].epsilon
     assert (whole["unit"], whole["tasks"]) == ("person", 12)
     assert whole["left"] == pytest.approx(2.0 - whole["epsilon"]) and 0 < whole["left"] < 0.2
-    shown = tacit("ledger", "meter", "visits", "--ledger", months).output
+    shown = tacit("ledger", "blocks", "visits", "--ledger", months).output
     assert f"a person in 12 tasks, the declared maximum: charged at most ε = {whole['epsilon']:.4g}" in shown
     assert "the same persons may be in scans" in shown
 

@@ -41,3 +41,10 @@ def test_numbers_of_numpy_become_plain_ones() -> None:
 def test_what_makes_no_sense_is_said_at_once(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
         StreamInfo.uniform("s", **PLAIN | wrong)
+
+
+def test_its_repr_is_short_for_any_number_of_tasks() -> None:
+    info = StreamInfo.uniform("visits", labels=range(10), shape=(1, 28, 28), size=500, tasks=12, unit="person")
+    assert repr(info) == "StreamInfo('visits', 12 tasks, 10 labels, shape=(1, 28, 28), unit='person')"
+    endless = StreamInfo.uniform("visits", labels=["well"], shape=4, size=500, tasks=1, endless=True)
+    assert repr(endless) == "StreamInfo('visits', 1 task a period, 1 label, shape=(4,), unit='record')"

@@ -17,7 +17,7 @@ CERTIFICATE = f"{RELEASE}/certificate.json"
 ASKED = (
     ["ledger", "show", "--ledger", "v.ledger"],
     ["ledger", "show", "--ledger", "v.ledger", "--json"],
-    ["ledger", "meter", "visits", "--ledger", "v.ledger"],
+    ["ledger", "blocks", "visits", "--ledger", "v.ledger"],
     ["ledger", "verify", "--ledger", "v.ledger"],
     ["ledger", "verify", "--ledger", "v.ledger", "--certificate", CERTIFICATE],
     ["policy", "show", "--ledger", "v.ledger"],

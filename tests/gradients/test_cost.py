@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from support.reference import agree, by_hand, cross_entropy, flat
 from tacit.gradients import Clipper, sequence
-from tacit.gradients.tape import differentiate, record
+from tacit.gradients.record_inputs import differentiate, record
 
 
 class Watch(TorchDispatchMode):

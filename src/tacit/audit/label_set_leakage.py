@@ -208,12 +208,12 @@ def _view(sums: Sums, number: int) -> View:
 
 def _advantage(views: Sequence[View], coins: Array) -> tuple[float, float]:
     """The largest advantage of any test, and the largest lower bound; all bounds hold together with CONFIDENCE."""
-    there = int(coins.sum())
-    gone = len(coins) - there
+    included = int(coins.sum())
+    excluded = len(coins) - included
     results = []
     for test in TESTS:
-        yes = np.asarray([test(view) for view in views])
-        hits, misses = int(yes[coins].sum()), int((~yes[~coins]).sum())
-        least = at_least(hits, there, _ERROR) + at_least(misses, gone, _ERROR) - 1
-        results.append((hits / there + misses / gone - 1, least))
-    return max(advantage for advantage, _ in results), max(least for _, least in results)
+        guesses = np.asarray([test(view) for view in views])
+        hits, misses = int(guesses[coins].sum()), int((~guesses[~coins]).sum())
+        lower = at_least(hits, included, _ERROR) + at_least(misses, excluded, _ERROR) - 1
+        results.append((hits / included + misses / excluded - 1, lower))
+    return max(advantage for advantage, _ in results), max(lower for _, lower in results)

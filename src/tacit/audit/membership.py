@@ -12,27 +12,27 @@ DELTA = 1e-5
 CONFIDENCE = 0.95
 
 
-def lower_bound(there: Array, gone: Array) -> float:
+def lower_bound(with_record: Array, without_record: Array) -> float:
     """log((hits − δ) / false alarms) by Clopper–Pearson, at the threshold that is best on the first half of the runs.
 
     Both directions are tried, since the attacker may choose which world counts as a hit.
 
     Args:
-        there: The attacker's scores of the runs with the record.
-        gone: The scores of as many runs without it.
+        with_record: The attacker's scores of the runs with the record.
+        without_record: The scores of as many runs without it.
     """
-    scores = {"there": there, "gone": gone}
-    half = len(there) // 2
+    scores = {"with": with_record, "without": without_record}
+    half = len(with_record) // 2
     tail = np.geomspace(1 / half, 0.5, 200)  # the best threshold may be far out
-    cuts = np.quantile(np.concatenate([there[:half], gone[:half]]), np.concatenate([tail, 1 - tail]))
+    cuts = np.quantile(np.concatenate([with_record[:half], without_record[:half]]), np.concatenate([tail, 1 - tail]))
     best, found = -math.inf, 0.0
-    for one, other, sign in (("there", "gone", 1.0), ("gone", "there", -1.0)):
+    for one, other, sign in (("with", "without", 1.0), ("without", "with", -1.0)):
         for cut in sign * cuts:
             hits, alarms = (int((sign * scores[which][:half] > cut).sum()) for which in (one, other))
             guess = _ratio(hits, alarms, half)
             if guess > best:
                 tested = [int((sign * scores[which][half:] > cut).sum()) for which in (one, other)]
-                best, found = guess, _ratio(tested[0], tested[1], len(there) - half)
+                best, found = guess, _ratio(tested[0], tested[1], len(with_record) - half)
     return max(0.0, found)
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from tacit.models.stacked import Stacked
+from tacit.models.autoencoder_classifier import Stacked
 
 STEPS = 300
 """Largest number of steps of the least squares, which need about 50."""

@@ -35,7 +35,11 @@ class Certificate(Contents):
         return self.claims.certified.epsilon
 
     def canonical(self) -> bytes:
-        """The signed bytes: everything but the signature, with sorted keys."""
+        """The signed bytes: everything but the signature, with sorted keys.
+
+        Returns:
+            JSON in UTF-8, without spaces.
+        """
         body = self.model_dump(mode="json", exclude={"signature"})
         return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
@@ -44,7 +48,11 @@ class Certificate(Contents):
         return without_empty(plain(self), "other_mechanisms", "beside", "same_units", "arithmetic", "release")
 
     def to_json(self) -> str:
-        """The certificate as indented JSON."""
+        """The certificate as JSON, as `save` writes it.
+
+        Returns:
+            Indented JSON.
+        """
         return self.model_dump_json(indent=2)
 
     def save(self, path: str | Path) -> None:
@@ -63,6 +71,9 @@ class Certificate(Contents):
 
         Args:
             path: The file.
+
+        Returns:
+            The certificate.
 
         Raises:
             CertificateError: The file cannot be read, or is not a certificate.

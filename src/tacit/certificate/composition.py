@@ -1,4 +1,6 @@
-"""The certified bound of a stream: per task, and over tasks by every composition rule.
+"""States the certified bound of a stream; its ε is computed by `epsilon` in `privacy/ledger/statement.py`.
+
+It is stated per task, and over tasks by every composition rule.
 
 Formal guarantees: the certified ε is the ledger's own, by the one rule that is valid for the stream as it was declared.
 The other rules are computed for comparison and marked as not applying.
@@ -17,7 +19,7 @@ from dp_accounting import dp_event
 
 from tacit.certificate.sections import Certified, OverTasks, TaskBound, TaskGroupBound
 from tacit.privacy.accounting import epsilon as accounting
-from tacit.privacy.accounting import events, exchange
+from tacit.privacy.accounting import events, replace_one
 from tacit.privacy.accounting.budget import Adjacency, Budget
 from tacit.privacy.ledger import BlockStatement, StreamSummary, TaskGroup
 
@@ -178,7 +180,7 @@ def _curve(summary: StreamSummary, epsilon: float) -> tuple[tuple[float | None, 
         composed = (whole(json.loads(text) for text in each) for each in lists)
         losses = [accounting.epsilon(event, delta, budget.adjacency) for event in composed]
         if budget.adjacency is Adjacency.REPLACE_ONE:
-            losses.append(exchange.worst(lists, delta))
+            losses.append(replace_one.worst(lists, delta))
         return finite(max(losses, default=0.0)), delta
 
     larger = [at(budget.delta * 1e2)] if budget.delta * 1e2 < 1 else []

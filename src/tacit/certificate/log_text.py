@@ -116,17 +116,17 @@ def _stream(body: Mapping[str, Any]) -> str:
 
 
 def _policy(policy: Mapping[str, Any]) -> str:
-    """The switches that are on, and the other values."""
-    found = [key for key, value in policy.items() if value is True]
+    """The statements that are on, and the other values."""
+    statements = [key for key, value in policy.items() if value is True]
     if policy.get("may_raise"):
-        found.append(f"budgets may be raised by {', '.join(policy['may_raise'])}")
+        statements.append(f"budgets may be raised by {', '.join(policy['may_raise'])}")
     if policy.get("signatures", 1) > 1:
-        found.append(f"decisions need {policy['signatures']} signatures")
+        statements.append(f"decisions need {policy['signatures']} signatures")
     for names in policy.get("disjoint", ()):
-        found.append(f"no unit is in two of {', '.join(names)}")
+        statements.append(f"no unit is in two of {', '.join(names)}")
     cap = policy.get("unit_cap")
-    found.append("no unit_cap" if cap is None else f"unit_cap ε = {cap['epsilon']:g}, δ = {cap['delta']:g}")
-    return "; ".join(found)
+    statements.append("no unit_cap" if cap is None else f"unit_cap ε = {cap['epsilon']:g}, δ = {cap['delta']:g}")
+    return "; ".join(statements)
 
 
 def _events(texts: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from tacit.certificate.certificate import Certificate
 from tacit.certificate.composition import composed_times, costliest, whole
 from tacit.certificate.sections import TaskBound
 from tacit.errors import CertificateError
-from tacit.privacy.accounting import epsilon, exchange
+from tacit.privacy.accounting import epsilon, replace_one
 from tacit.privacy.accounting.budget import Adjacency
 from tacit.privacy.accounting.events import to_json
 
@@ -60,7 +60,7 @@ def reprice(certificate: Certificate) -> None:
     if certificate.adjacency is Adjacency.REPLACE_ONE:
         lists = [*(list(bound.events) for bound in certified.bounds if bound.events), *_by_block(certificate)]
         texts = [[to_json(whole([event])) for event in events] for events in lists]
-        cost = exchange.worst(texts, certified.delta)
+        cost = replace_one.worst(texts, certified.delta)
         at_least(certified.epsilon, cost, f"{what} a unit replaced by one of another part or task loses")
 
 

@@ -49,7 +49,7 @@ def reproduce(
     tacit reproduce desai2021/figure-2a
     tacit reproduce lai2022/table-1-mnist --limit-minutes 30
     """
-    from tacit.experiment.sweeps.printed_before import keep_printed, print_again
+    from tacit.experiment.sweeps.cached_output import keep_printed, print_again
 
     if name is None:
         return _list(folder, as_json=as_json)

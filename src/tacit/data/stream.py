@@ -74,7 +74,10 @@ class StreamInfo:
             shape: The shape of one record; a number for rows of that length.
             size: The nominal number of units in each task.
             tasks: The number of tasks.
-            **facts: Any other field of `StreamInfo`.
+            facts: Any other fields of `StreamInfo`, by keyword.
+
+        Returns:
+            The facts, with tasks named task-1, task-2, …
 
         Raises:
             DataError: A value is not a positive whole number, or a label occurs twice.
@@ -92,6 +95,12 @@ class StreamInfo:
                 raise DataError(f"{name} must be a whole number, got {getattr(self, name)!r}")
         if self.endless and (not self.tasks or any(self.task(task.number) != task for task in self.tasks)):
             raise DataError("the tasks of an endless stream are numbered from 0 and named task-1, task-2, …")
+
+    def __repr__(self) -> str:
+        """The facts in one line; `tasks` has those of each task."""
+        tasks = f"{len(self.tasks)} task{'' if len(self.tasks) == 1 else 's'}{' a period' if self.endless else ''}"
+        labels = f"{len(self.labels)} label{'' if len(self.labels) == 1 else 's'}"
+        return f"StreamInfo({self.name!r}, {tasks}, {labels}, shape={self.shape}, unit={self.unit!r})"
 
     def task(self, number: int) -> TaskInfo | None:
         """The facts of task `number`, from 0; None past the end.

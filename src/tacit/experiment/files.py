@@ -47,12 +47,12 @@ def write_json(path: Path, values: Values) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """What `write_json` wrote."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise ConfigError(f"{path} was changed or is damaged; restore it from a backup of the folder")
-    return found
+    return content
 
 
 def add_line(path: Path, line: Values) -> None:
@@ -67,8 +67,8 @@ def add_line(path: Path, line: Values) -> None:
 
 def lines(path: Path) -> list[dict[str, Any]]:
     """What is in a log; lines that a crash tore are dropped."""
-    found = path.read_bytes().split(b"\n") if path.exists() else []
-    return [line for one in found if (line := _parsed(one)) is not None]
+    raw_lines = path.read_bytes().split(b"\n") if path.exists() else []
+    return [line for one in raw_lines if (line := _parsed(one)) is not None]
 
 
 def _ends_whole(file: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The events by which a run reports its progress, and how it is asked to stop. Events hold public or charged values."""
+"""Events that report the progress of a run, and a flag that stops it. Events hold public or charged values."""
 
 import signal
 import threading

@@ -27,8 +27,8 @@ from tacit.gradients.exact import ROOM, SLACK, ExactSum
 from tacit.gradients.generic import generic, not_first
 from tacit.gradients.layers import rule_for
 from tacit.gradients.layout import Layout
+from tacit.gradients.record_inputs import Loss, Site, Use, differentiate, record
 from tacit.gradients.rows import Dense, Rows, Units
-from tacit.gradients.tape import Loss, Site, Use, differentiate, record
 from tacit.gradients.validate import mixers, refuse_mixing
 from tacit.gradients.verify import RANDOM, agrees, random_parameters
 
@@ -36,7 +36,7 @@ Judge = Callable[[Tensor], Tensor]
 """From the norms of all units of a batch, before the clip, to a factor of 0 or 1 for each."""
 
 SMALL, FEW = 1 << 14, 4
-"""At least so many parameters of at most such a size are added in one operation."""
+"""From `FEW` parameters on, those of at most `SMALL` numbers are added in one operation."""
 _TOGETHER = ""
 
 
@@ -108,8 +108,8 @@ class Clipper:
         """Add the clipped gradients of a batch to `total`.
 
         Examples with the same number in `groups` are one unit: their gradients are added before the clip. The last
-        `filled` rows are no examples: they go through the model, their loss is not asked, and they add nothing.
-        `judge` says who takes part; the others are computed all the same and multiplied by 0.
+        `filled` rows are padding: they go through the model, their loss is ignored, and they add nothing. `judge`
+        selects the examples that take part; the gradients of the others are computed too and multiplied by 0.
         """
         if x.shape[0] == 0:
             return

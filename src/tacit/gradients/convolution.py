@@ -125,8 +125,8 @@ def _padding(conv: nn.Conv1d | nn.Conv2d) -> tuple[Pair, Pair]:
     sides: list[Pair] = [(0, 0)] if len(conv.kernel_size) == 1 else []
     for axis, size in enumerate(conv.kernel_size):
         if isinstance(conv.padding, str):
-            whole = conv.dilation[axis] * (size - 1) if conv.padding == "same" else 0
-            sides.append((whole // 2, whole - whole // 2))
+            total = conv.dilation[axis] * (size - 1) if conv.padding == "same" else 0
+            sides.append((total // 2, total - total // 2))
         else:
             sides.append((conv.padding[axis], conv.padding[axis]))
     return sides[0], sides[1]

@@ -53,8 +53,10 @@ class ExactSum:
         return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def reserve(self, units: int, *, room: int = 1) -> None:
-        """Make sure that so many more units can be added without rounding. `room`: how many clips the parts of a unit
-        that are added one after the other may be long together; their sum is at most one clip long."""
+        """Makes room for `units` more units, which are then added without rounding.
+
+        `room` bounds the norms of the parts of a unit that are added one after the other, summed, in clipping norms;
+        the sum of these parts has at most one clipping norm."""
         self._units += units
         if units * room > ROOM or self._units > MOST:
             raise ValueError(f"at most {ROOM} units can be added at a time, and {MOST} in all")

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from tacit.errors import UnsupportedModel
+from tacit.gradients.record_inputs import Use
 from tacit.gradients.rows import Dense, Rows
-from tacit.gradients.tape import Use
 
 Gradients = dict[str, Tensor]
 

@@ -20,7 +20,7 @@ from tacit.gradients.rows import Rows, Units, masked, squares, wide
 from tacit.gradients.sequence import Places, Tokens, balanced, cut
 
 LONGEST = 8
-"""A part of a row counts as at most so many times as long as the row."""
+"""The largest norm of a part of a row that is allowed for, relative to the norm of the row."""
 SHARE = 2.0**-18
 """A factor of n numbers is changed by at most √n times this share of its length when it is cut to whole numbers."""
 AT_A_TIME = {False: 256, True: 4096}

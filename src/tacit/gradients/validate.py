@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from tacit.errors import UnsupportedModel
-from tacit.gradients.tape import Loss, record
+from tacit.gradients.record_inputs import Loss, record
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
 InstanceNorm = nn.modules.instancenorm._InstanceNorm
@@ -39,10 +39,20 @@ def refuse_mixing(modules: Sequence[tuple[str, nn.Module]]) -> None:
 
 
 def check_independent(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> None:
-    """Raise UnsupportedModel if the loss of one example depends on another example, or on how many there are.
+    """Refuses a model or a loss that treats an example differently because of the others in its batch.
 
-    Runs on synthetic inputs with the shapes and dtypes of x and y, drawn from a private generator; the global random
-    state, the model's mode and its buffers are left as they were.
+    Tests the loss on synthetic inputs with the shapes and dtypes of x and y, drawn from a private generator. The global
+    random state, the model's mode and its buffers are left as they were.
+
+    Args:
+        model: The model, in the mode in which it will be trained.
+        loss: A function of the model's output and the targets that returns one loss per row.
+        x: A batch of inputs, of which the shape, the dtype and, for integers, the largest value are used.
+        y: Its targets, likewise.
+
+    Raises:
+        UnsupportedModel: The loss of one example depends on another example, or on how many there are; or the model
+            keeps statistics of its inputs.
     """
     refuse_mixing(mixers(model))
     draw = torch.Generator().manual_seed(0x7AC17)
@@ -53,27 +63,27 @@ def check_independent(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Non
 
     before = {name: b.detach().clone() for name, b in model.named_buffers()}
     try:
-        here = _look(model, loss, xs, ys)
-        there = _look(model, loss, other_x, other_y)
+        reference = _look(model, loss, xs, ys)
+        changed_first = _look(model, loss, other_x, other_y)
         for name, buffer in model.named_buffers():
             if not torch.equal(buffer, before[name]):
                 raise UnsupportedModel(
                     f"the forward pass writes to the buffer {name!r}, which would keep private statistics; "
                     "use eval mode or a layer without running statistics"
                 )
-        again = _look(model, loss, xs, ys, seed=1)
+        reseeded = _look(model, loss, xs, ys, seed=1)
         fewer = _look(model, loss, xs[1:], ys[1:]) if n > 1 else None
     finally:
         with torch.no_grad():
             for name, buffer in model.named_buffers():
                 buffer.copy_(before[name])
-    if not _same([t[1:] for t in here], [t[1:] for t in there], 1e-5):
+    if not _same([t[1:] for t in reference], [t[1:] for t in changed_first], 1e-5):
         raise UnsupportedModel(
             "the loss or output gradient of one example depends on another example; "
             "use layers and losses that treat each example by itself (no batch statistics, no mean over the batch)"
         )
     # A model with dropout gives other numbers to a smaller batch, which says nothing.
-    if fewer is not None and _same(here, again, 1e-5) and not _same([t[1:] for t in here], fewer, 1e-3):
+    if fewer is not None and _same(reference, reseeded, 1e-5) and not _same([t[1:] for t in reference], fewer, 1e-3):
         raise UnsupportedModel(
             "the loss of one example depends on how many examples are in the batch; "
             "use a loss that does not divide by the batch size (reduction='none')"
@@ -81,11 +91,11 @@ def check_independent(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Non
 
 
 def _look(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, seed: int = 0) -> list[Tensor]:
-    """Losses and output gradients, with fixed coins for dropout."""
-    kept: list[Any] = []
+    """Losses and output gradients, with a fixed seed for dropout."""
+    recorded: list[Any] = []
 
     def watched(output: Any, target: Tensor) -> Tensor:
-        kept.append(output)
+        recorded.append(output)
         return loss(output, target)
 
     devices = [x.device] if x.is_cuda else []
@@ -95,9 +105,11 @@ def _look(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, seed: int = 0) -> 
         for device in devices:
             torch.cuda.default_generators[device.index].manual_seed(seed)
         losses, _ = record([], model, watched, x, y)
-    outputs = [t for t in tree_leaves(kept) if isinstance(t, Tensor) and t.requires_grad]
-    found = torch.autograd.grad(losses.sum(), outputs, allow_unused=True) if outputs and losses.requires_grad else ()
-    rows = [g for g in found if g is not None and g.dim() and g.shape[0] == x.shape[0]]
+    outputs = [t for t in tree_leaves(recorded) if isinstance(t, Tensor) and t.requires_grad]
+    output_gradients = (
+        torch.autograd.grad(losses.sum(), outputs, allow_unused=True) if outputs and losses.requires_grad else ()
+    )
+    rows = [g for g in output_gradients if g is not None and g.dim() and g.shape[0] == x.shape[0]]
     return [losses.detach(), *rows]
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import UnsupportedModel
+from tacit.gradients.record_inputs import Loss, Site, Use, differentiate, record
 from tacit.gradients.rows import Rows
-from tacit.gradients.tape import Loss, Site, Use, differentiate, record
 
 EXAMPLES = 4
 FLOOR = 1e-5  # of the whole gradient: below it a parameter's gradient is rounding (a bias before a normalisation)

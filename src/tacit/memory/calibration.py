@@ -25,6 +25,13 @@ def calibrated(budget: Budget, schedule: Schedule) -> Schedule:
     Blocks with their own draw of noise get their own noise multiplier. Where blocks share a draw, the block that is
     read most decides. On an endless stream the first `stay` blocks, which share a task with fewer others, and one
     period of the following ones decide.
+
+    Args:
+        budget: What a unit may lose by all reads of the memory.
+        schedule: All reads; its own noise multipliers are ignored.
+
+    Returns:
+        The same schedule with these noise multipliers.
     """
     wanted = (
         [block for block in schedule.blocks if schedule.events(block)]
@@ -49,7 +56,15 @@ def calibrated(budget: Budget, schedule: Schedule) -> Schedule:
 
 
 def widened(budget: Budget, schedule: Schedule) -> Schedule:
-    """The schedule with the largest batch that the budget allows at the schedule's noise."""
+    """The schedule with the largest batch that the budget allows at the schedule's noise.
+
+    Args:
+        budget: What a unit may lose by all reads of the memory.
+        schedule: All reads; its own batch is kept if no block is ever read.
+
+    Returns:
+        The same schedule with this batch.
+    """
     beside = max((len(schedule.held(task)) for task in schedule.blocks), default=0)
 
     def most(block: int) -> float:
@@ -64,8 +79,11 @@ def stay_for(budget: Budget, schedule: Schedule) -> int:
 
     Where every block is read on its own, each further task costs the same again, so less noise means a shorter stay
     (Hassanpour et al. 2022, Fig. 11). Where blocks share a draw of noise, the batch is spread over more records the
-    longer they stay, and the first blocks, which share a task with few others, decide. The schedule's own `stay` is
-    ignored.
+    longer they stay, and the first blocks, which share a task with few others, decide.
+
+    Args:
+        budget: What a unit may lose by all reads of the memory.
+        schedule: All reads; its own `stay` is ignored.
 
     Returns:
         At most the number of later tasks, at least 1.
@@ -132,7 +150,14 @@ def total(schedule: Schedule, block: int) -> DpEvent:
 
 
 def most_read(schedule: Schedule) -> list[int]:
-    """Where blocks share a draw of noise, the blocks that may be the costliest: any other costs at most as much."""
+    """The blocks that may be charged most, where blocks share a draw of noise: any other is charged at most as much.
+
+    Args:
+        schedule: All reads of the memory.
+
+    Returns:
+        Their numbers, in the order of the tasks.
+    """
     if schedule.stay is None:
         # A block smaller than every earlier one is read at a higher rate; earlier ones are read in the same tasks too.
         size = schedule.sizes

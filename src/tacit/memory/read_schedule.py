@@ -65,7 +65,7 @@ class Schedule(Retention):
         tasks_per_unit: The largest number of tasks that one unit is in.
         other_tasks_per_draw: Number of other tasks that share a draw of noise (1 where the
             training part is in the same grant).
-        seed: Seed of the public coins of mode `block`.
+        seed: Seed of the public randomness of mode `block`.
         readers: Number of learners that read the memory in each task. (): one.
         classes: By class: for each task, the indices of its labels among the outputs. (): a step reads all labels.
     """
@@ -86,7 +86,9 @@ class Schedule(Retention):
         super().__post_init__()
         if self.mode == "block" and (self.endless or self.classes):
             what = "be planned for an endless stream" if self.endless else "cycle through the labels"
-            raise LearnerError(f"memory='block', one block drawn by a coin per step, cannot {what}; use memory='union'")
+            raise LearnerError(
+                f"memory='block', one block drawn by public randomness in each step, cannot {what}; use memory='union'"
+            )
         if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in self.readers):
             raise LearnerError(f"readers must be whole numbers ≥ 0, one for each task, got {self.readers}")
         for name, values in (("readers", self.readers), ("classes", self.classes)):

@@ -67,6 +67,16 @@ NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
 def build(name: str, shape: Sequence[int], classes: int, **options: Any) -> nn.Module:
     """The network of this name for records of this shape, initialised by torch's generator.
 
-    A wrong name, option or shape is refused in one sentence that names what would be right.
+    Args:
+        name: A name in `NETWORKS`.
+        shape: Shape of one record.
+        classes: Number of outputs.
+        options: Options of the network, such as `hidden`.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: The name, an option or the shape is not valid; the message says what would be.
     """
     return construct(NETWORKS, name, shape, classes, options)

@@ -58,7 +58,20 @@ def pretrained(
 ) -> nn.Module:
     """A public backbone, an adapter and a head that starts at zero; reads pictures in [0, 1].
 
-    `backbone`, `size`: see `backbones.backbone`. `rank`: of LoRA's changes; at the start they change nothing.
+    Args:
+        shape: Shape of one picture: (channels, height, width).
+        classes: Number of outputs.
+        backbone: The backbone, or its name; see `backbones.backbone`.
+        adapter: What is trained besides the head: nothing ("last-layer"), the scales and shifts of normalisations
+            ("film"), or low-rank changes of the attention ("lora").
+        rank: Rank of the changes of "lora", which are zero at the start.
+        size: Side of the pictures that the backbone reads; see `backbones.backbone`.
+
+    Returns:
+        The network, of which only the adapter and the head are trainable.
+
+    Raises:
+        ConfigError: The adapter is unknown or does not fit the backbone, or the backbone does not read such pictures.
     """
     if adapter not in ADAPTERS:
         raise ConfigError(f"adapter must be one of {', '.join(ADAPTERS)}, got {adapter!r}")

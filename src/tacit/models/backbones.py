@@ -28,7 +28,7 @@ GPU_ROWS, CPU_ROWS = 256, 32
 
 
 class Backbone(nn.Module):
-    """A frozen feature map in evaluation mode, for ever: statistics of BatchNorm never change, dropout is off.
+    """A frozen feature map that is always in evaluation mode: statistics of BatchNorm never change, dropout is off.
 
     `forward`: (n, *shape) to (n, width), float32 at least. Pictures are floats in [0, 1]: bytes are divided by 255 on
     their way into a vault or `predict`, floats are taken as they are. `key` names the weights and the preprocessing:
@@ -48,13 +48,15 @@ class Backbone(nn.Module):
         self.key = f"{name} {_hash(self.body, parts.source)} {prepared}"
 
     def train(self, mode: bool = True) -> "Backbone":
-        """Stays in evaluation mode, whatever is asked."""
+        """Has no effect on the mode: the backbone stays in evaluation mode."""
         return super().train(False)
 
     @property
     def at_a_time(self) -> int:
-        """So many records go through it together where it is trained: each may need 100 MB then. It is a constant of
-        the kind of device, not what memory allows at the moment: a step that is redone must add up in the same order.
+        """Batch size per forward pass during training, where each record may need 100 MB.
+
+        It is a constant of the kind of device and does not depend on free memory: a step that is redone must add up in
+        the same order.
         """
         return GPU_ROWS if any(weight.is_cuda for weight in self.parameters()) else CPU_ROWS
 
@@ -101,7 +103,7 @@ def backbone(
 
 
 def absolute(name: str) -> str:
-    """The name of a backbone as it holds in any folder: a file or directory by its whole path, others as they are."""
+    """The name of a backbone, independent of the working directory: files and directories by their absolute path."""
     if is_own(name):
         file, _, what = name.rpartition(":")
         return f"{Path(file).resolve()}:{what}"

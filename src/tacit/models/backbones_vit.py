@@ -59,7 +59,7 @@ def vit(name: str, size: int | None = None) -> Parts:
 def _load(transformers: Any, kind: str, folder: Path, name: str) -> nn.Module:
     options = {} if kind == "Dinov2Model" else {"add_pooling_layer": False}
     before = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()  # that the pooler's weights are not used is meant
+    transformers.logging.set_verbosity_error()  # the weights of the pooler are not used, on purpose
     transformers.logging.disable_progress_bar()
     try:
         made: nn.Module = getattr(transformers, kind).from_pretrained(

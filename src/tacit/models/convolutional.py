@@ -22,7 +22,21 @@ def cnn(
     hidden: int = 512,
     activation: Activation = "relu",
 ) -> nn.Module:
-    """CNN 32-64-96: 5×5 convolutions, a 2×2 max-pool after each, one hidden layer of 512."""
+    """CNN 32-64-96: 5×5 convolutions, a 2×2 max-pool after each, one hidden layer of 512.
+
+    Args:
+        shape: Shape of one image: (channels, height, width).
+        classes: Number of outputs.
+        features: Number of features of each convolution.
+        hidden: Width of the hidden layer.
+        activation: Activation after each layer but the last.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: A size is not valid, or the images are too small for the pools.
+    """
     channels, height, width = dimensions("cnn", shape, "images of (channels, height, width)", 3)
     sizes = widths("features", features)
     smallest("cnn", min(height, width), 2 ** len(sizes), "pixels a side (a pool halves them after every convolution)")
@@ -46,6 +60,19 @@ def cnn_patches(
 
     The papers give no strides; here a patch moves by two pixels, as in the first layer of the authors' code, and
     there are no pools.
+
+    Args:
+        shape: Shape of one image: (channels, height, width).
+        classes: Number of outputs.
+        features: Number of features of each convolution.
+        hidden: Width of the hidden layer.
+        activation: Activation after each layer but the last.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: The shape or a size is not valid.
     """
     channels, height, width = dimensions("cnn_patches", shape, "images of (channels, height, width)", 3)
     layers: list[nn.Module] = []
@@ -57,8 +84,22 @@ def cnn_patches(
 
 
 def cnn_strided(shape: Sequence[int], classes: int, *, hidden: int = 32, activation: Activation = "tanh") -> nn.Module:
-    """The MNIST network of Papernot et al. 2021 and of DP-CERT (Wu et al. 2023): 16 features on 8×8 patches and 32 on
-    4×4, both with stride 2 and a max-pool of stride 1, one hidden layer of 32; 26,010 parameters."""
+    """The MNIST network of Papernot et al. 2021 and of DP-CERT (Wu et al. 2023), with 26,010 parameters.
+
+    16 features on 8×8 patches and 32 on 4×4, both with stride 2 and a max-pool of stride 1, one hidden layer of 32.
+
+    Args:
+        shape: Shape of one image: (channels, height, width).
+        classes: Number of outputs.
+        hidden: Width of the hidden layer.
+        activation: Activation after each layer but the last.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: The width is not valid, or the images have fewer than 16 pixels a side.
+    """
     channels, height, width = dimensions("cnn_strided", shape, "images of (channels, height, width)", 3)
     smallest("cnn_strided", min(height, width), 16, "pixels a side")
     layers: list[nn.Module] = []
@@ -81,6 +122,19 @@ def har_cnn(
     """The activity network of Lai 2022: a window (100 × 3) as an image, 32-64-96 features on 2×2 patches, FC 128.
 
     The paper gives no pools; here time is halved after each convolution, and the axes stay as they are.
+
+    Args:
+        shape: Shape of one window: (time, axes).
+        classes: Number of outputs.
+        features: Number of features of each convolution.
+        hidden: Width of the hidden layer.
+        activation: Activation after each layer but the last.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: A size is not valid, or the windows are too short for the pools.
     """
     length, axes = dimensions("har_cnn", shape, "sensor windows of (time, axes)", 2)
     sizes = widths("features", features)
@@ -104,7 +158,22 @@ def cnn1d(
     kernel: int = 5,
     activation: Activation = "relu",
 ) -> nn.Module:
-    """For sensor windows (time, axes): convolutions over time that see all axes at once, halved after each."""
+    """For sensor windows: convolutions over time that read all axes at once, each followed by a max-pool of 2.
+
+    Args:
+        shape: Shape of one window: (time, axes).
+        classes: Number of outputs.
+        features: Number of features of each convolution.
+        hidden: Width of the hidden layer.
+        kernel: Number of samples that a convolution reads; odd.
+        activation: Activation after each layer but the last.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: A size is not valid, the kernel is even, or the windows are too short for the pools.
+    """
     length, channels = dimensions("cnn1d", shape, "sensor windows of (time, axes)", 2)
     sizes = widths("features", features)
     smallest("cnn1d", length, 2 ** len(sizes), "samples a window (a pool halves them after every convolution)")
@@ -134,6 +203,20 @@ def cnn_ignatov(
     layer of 1,024; beside the pooled filters, statistics of the whole window (`Ignatov.described`). Two parts of the
     author's code are left out, because they read the whole training set or draw at random: statistics are on public
     scales, not standardised, and there is no dropout.
+
+    Args:
+        shape: Shape of one window: (time, axes).
+        classes: Number of outputs.
+        features: Number of filters.
+        hidden: Width of the hidden layer.
+        kernel: Number of samples that a filter reads.
+        statistics: Whether the hidden layer also reads the statistics of the window.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: A size is not valid, or the windows have fewer than 4 samples.
     """
     length, axes = dimensions("cnn_ignatov", shape, "sensor windows of (time, axes)", 2)
     smallest("cnn_ignatov", length, 4, "samples a window (its pool takes four at a time)")

@@ -67,9 +67,16 @@ def rescaled(centred: bool, length: float | None) -> list[nn.Module]:
 
 
 def linear(shape: Sequence[int], classes: int, *, zero: bool = False) -> nn.Module:
-    """Multinomial logistic regression; what one trains on the features of a frozen backbone.
+    """Multinomial logistic regression, as it is trained on the features of a frozen backbone.
 
-    `zero`: weights start at zero, so that the first gradient is that of the class means and no chance is in the start.
+    Args:
+        shape: Shape of one record.
+        classes: Number of outputs.
+        zero: Whether weights start at zero, so that the first gradient is that of the class means and the start does
+            not depend on chance.
+
+    Returns:
+        The network.
     """
     made = mlp(shape, classes, hidden=())
     return zeroed(made) if zero else made
@@ -80,6 +87,18 @@ def tabular_mlp(
 ) -> nn.Module:
     """For rows of columns: small, because noise grows with every parameter, and bounded by tanh.
 
-    Columns should be scaled by public constants beforehand; there is no statistic of the batch in here.
+    Columns should be scaled by public constants beforehand: the network computes no statistics of the batch.
+
+    Args:
+        shape: Shape of one row: (columns,).
+        classes: Number of outputs.
+        hidden: Width of each hidden layer.
+        activation: Activation after each hidden layer.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: The shape or a width is not valid.
     """
     return mlp(dimensions("tabular_mlp", shape, "rows of columns", 1), classes, hidden=hidden, activation=activation)

@@ -102,11 +102,25 @@ def interval(
     centre: float = 0.0,
     scale: float = 1.0,
 ) -> nn.Module:
-    """The network `wraps`, made with `options`, trained for records within `radius` (L∞) of a record.
+    """The network `wraps` with its worst case in the loss: every record within `radius` (L∞) of a training record.
 
-    `weight`: κ, the weight of the loss of the worst case. `ramp`: the share of a task's steps over which radius and κ
-    grow. `range`: the public range of features, which the box does not leave; None if there is none. `centre`, `scale`:
-    public constants; features are moved by −centre and multiplied by scale first.
+    Args:
+        shape: Shape of one record.
+        classes: Number of outputs.
+        wraps: Name of the network, one of `BASES`.
+        options: Options of that network.
+        radius: Radius of the box around a record, on the scale of the features.
+        weight: κ, the weight of the loss of the worst case, from 0 to 1.
+        ramp: Share of a task's steps over which the radius and κ grow from 0.
+        range: Public range of features, which the box does not leave; None if there is none.
+        centre: Public constant that is subtracted from features first.
+        scale: Public constant by which features are multiplied then.
+
+    Returns:
+        The network. In training its output is for `worst_case`, otherwise it is the logits.
+
+    Raises:
+        ConfigError: There are no bounds for the network, or a value is out of range.
     """
     if wraps not in WRAPPED:
         raise ConfigError(f"interval bounds go through one of {', '.join(WRAPPED)}, got {wraps!r}")
@@ -198,8 +212,9 @@ def robust_loss(model: nn.Module, loss: Loss) -> Loss:
 
 
 def with_progress(model: nn.Module, steps: Iterator[int], number: int) -> Iterator[int]:
-    """The steps of a task, with the progress of a network with interval bounds set before each. Before and after, it is
-    1, so that a grant that is asked for again after a crash is the same."""
+    """The steps of a task; before each, the progress of a network with interval bounds is set.
+
+    Before and after the task it is 1, so that a grant that is requested again after a crash is the same."""
     if not isinstance(model, Interval):
         yield from steps
         return

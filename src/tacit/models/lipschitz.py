@@ -1,6 +1,6 @@
 """The sensitivity of a first layer: an upper bound of ‖W‖_{p,2} = max ‖Wv‖₂ over ‖v‖_p ≤ 1.
 
-Guarantee: at least the true value, for p = 1, 2 and ∞ (exact for a dense layer with p = 1 or 2; for p = ∞ the exact
+Bound: at least the true value, for p = 1, 2 and ∞ (exact for a dense layer with p = 1 or 2; for p = ∞ the exact
 value is hard to compute). A convolution with strides is a plain one on as many channels more (polyphase); with zeros
 around the record it is a part of one on a torus, whose norm is that of its largest Fourier coefficient (Sedghi et al.
 2019). Rounding is covered by `SLACK`.

@@ -1,13 +1,13 @@
 """Noise after the first layer (PixelDP, Lecuyer et al. 2019): scores whose expectation a small change hardly moves.
 
-Guarantee: two records within `radius` in the layer's norm are within `radius` in L2 where the noise is added, whatever
+Bound: two records within `radius` in the layer's norm are within `radius` in L2 where the noise is added, whatever
 was trained: the first layer is divided by a bound of its reach in every pass (Δ_{p,2} ≤ 1 by construction). Noise of
 standard deviation σ = √(2 ln(1.25/δ_r))·Δ_{p,2}·radius/ε_r is drawn afresh for every record at every evaluation, so the
-expected scores are (ε_r, δ_r)-stable; `robustness.certified` makes certificates of it. It says nothing about the
-privacy of training records: that is the vault's.
+expected scores are (ε_r, δ_r)-stable, from which `robustness.certified_accuracy` derives certificates. It says nothing
+about the privacy of training records: that is the vault's.
 
 Training: the noise is independent of all data, so the clipped gradients of the records have the sensitivity that they
-have without it. The vault throws the dice from a secret seed of the step (`privacy.still.dice`), so a step that is
+have without it. The vault seeds torch with a secret of the step (`isolation.dice`), so a step that is
 redone after a crash is the same. The bound is a constant to the gradient: a step may grow the weights, and the next
 pass scales them back. In evaluation mode a pass answers with the logarithm of the mean probability over `draws`.
 """
@@ -55,7 +55,7 @@ class Randomised(nn.Module):
 
     @abstractmethod
     def evaluations(self, x: Tensor, number: int) -> Iterator[Tensor]:
-        """Logits, so many times, each with fresh noise."""
+        """Yields logits `number` times, each with fresh noise."""
 
     def answer(self, x: Tensor) -> Tensor:
         """The logarithm of the mean probability over `draws` evaluations."""
@@ -95,7 +95,7 @@ class Noisy(Randomised):
     def hidden(self, x: Tensor) -> Tensor:
         """What the noise is added to: within ‖x − x'‖_p of each other for two records."""
         shaped = self.before(x)
-        check_layer(self.first)  # a low-rank change, put beside it, would go round the bound
+        check_layer(self.first)  # a low-rank change beside it would not be covered by the bound
         assert isinstance(self.first, nn.Linear | nn.Conv2d)
         out: Tensor = self.first(shaped)
         return out / operator_bound(self.first, self.norm, shaped, out).clamp(min=LEAST)
@@ -128,9 +128,24 @@ def noisy(
     delta: float = 0.05,
     draws: int = 8,
 ) -> nn.Module:
-    """The network `wraps`, made with `options`, and noise after its first layer; constants as in PixelDP.
+    """The network `wraps` with noise after its first layer; constants as in PixelDP.
 
-    `radius`: how large a change, in `norm`, the noise is made for. `draws`: evaluations that an answer is the mean of.
+    Args:
+        shape: Shape of one record.
+        classes: Number of outputs.
+        wraps: Name of the network, one of `BASES`.
+        options: Options of that network.
+        norm: Norm of a change of a record: "l1", "l2" or "linf".
+        radius: Norm of the change that the noise is made for.
+        epsilon: ε_r, the stability of the expected scores, > 0 and at most 1.
+        delta: δ_r, likewise, between 0 and 1.
+        draws: Number of evaluations whose probabilities an answer is the mean of.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: The network does not support the noise layer, or a value is out of range.
     """
     if wraps not in WRAPPED:
         raise ConfigError(f"noise goes into one of {', '.join(WRAPPED)}, got {wraps!r}")

@@ -11,7 +11,19 @@ from tacit.models.parts import dimensions, head, smallest, whole
 def bilstm(shape: Sequence[int], classes: int, *, features: int = 64, hidden: int = 128) -> nn.Module:
     """A bidirectional LSTM: what both directions have at their ends, then one hidden layer (a baseline of Lai 2022).
 
-    The paper gives no sizes. Its gradients are clipped by the generic rule, one example at a time: slow, and right.
+    The paper gives no sizes. Its gradients are clipped by the generic rule, one example at a time, which is slow.
+
+    Args:
+        shape: Shape of one window: (time, axes).
+        classes: Number of outputs.
+        features: Size of the state of each direction.
+        hidden: Width of the hidden layer.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: The shape or a size is not valid.
     """
     length, axes = dimensions("bilstm", shape, "sensor windows of (time, axes)", 2)
     smallest("bilstm", length, 1, "samples a window")

@@ -29,6 +29,17 @@ def reduced_resnet18(shape: Sequence[int], classes: int, *, features: Sequence[i
     """ResNet-18 with a third of the features (Lopez-Paz & Ranzato 2017), as A-GEM and Desai 2021 use it.
 
     3×3 stem, no max-pool, two basic blocks for each of the four widths, 4×4 average pool, linear. Groups of 5 features.
+
+    Args:
+        shape: Shape of one image: (channels, height, width).
+        classes: Number of outputs.
+        features: The four widths, multiples of 5.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: A width is not valid, or the images have fewer than 25 pixels a side.
     """
     channels, height, width = dimensions("reduced_resnet18", shape, "images of (channels, height, width)", 3)
     smallest("reduced_resnet18", min(height, width), 25, "pixels a side (4 must be left for the last pool)")
@@ -59,6 +70,19 @@ def resnet18_lai(
 
     The papers give no more. Read here as a 4×4 stem that halves the image, then four stages of two basic blocks, each
     but the first halving again, the mean over what is left, and one hidden layer of 256.
+
+    Args:
+        shape: Shape of one image: (channels, height, width).
+        classes: Number of outputs.
+        features: Widths of the stem and of the four stages, multiples of `groups`.
+        hidden: Width of the hidden layer.
+        groups: Number of groups of each GroupNorm.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: A width is not valid, or the images have fewer than 8 pixels a side.
     """
     channels, height, width = dimensions("resnet18_lai", shape, "images of (channels, height, width)", 3)
     smallest("resnet18_lai", min(height, width), 8, "pixels a side")

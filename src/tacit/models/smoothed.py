@@ -1,6 +1,6 @@
 """Randomised smoothing (Cohen et al. 2019): Gaussian noise on the record, in training and in every answer.
 
-Guarantee: the mean score over all noise changes little where the record changes little in L2, whatever was trained, so
+Bound: the mean score over all noise changes little where the record changes little in L2, whatever was trained, so
 that a certificate follows from draws (`robustness.certified_accuracy`, bound="smoothing"). It says nothing about the
 privacy of training records: that is the vault's.
 
@@ -64,10 +64,22 @@ def smoothed(
     copies: int = 4,
     draws: int = 32,
 ) -> nn.Module:
-    """The network `wraps`, made with `options`, with Gaussian noise on its inputs.
+    """The network `wraps` with Gaussian noise on its inputs.
 
-    `std`: of the noise; certified L2 radii are in proportion to it. `copies`: noisy copies of a record in one gradient.
-    `draws`: evaluations that an answer is the mean of.
+    Args:
+        shape: Shape of one record.
+        classes: Number of outputs.
+        wraps: Name of the network, one of `BASES`.
+        options: Options of that network.
+        std: Standard deviation of the noise; certified L2 radii are in proportion to it.
+        copies: Number of noisy copies of a record in one gradient.
+        draws: Number of evaluations whose probabilities an answer is the mean of.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: The network does not support noisy inputs, or a value is out of range.
     """
     if wraps not in WRAPPED:
         raise ConfigError(f"smoothing noise goes into one of {', '.join(WRAPPED)}, got {wraps!r}")

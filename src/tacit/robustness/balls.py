@@ -52,20 +52,22 @@ def inside(change: Tensor, radius: float, norm: Norm) -> Tensor:
     return (rows.sign() * (rows.abs() - taken).clamp(min=0)).view_as(change)
 
 
-def anywhere(like: Tensor, radius: float, norm: Norm, coins: torch.Generator) -> Tensor:
+def anywhere(rows_like: Tensor, radius: float, norm: Norm, generator: torch.Generator) -> Tensor:
     """A uniform random point of the ball, for each row."""
-    rows = like.flatten(1)
+    rows = rows_like.flatten(1)
     count, size = rows.shape
     if norm == "linf":
-        drawn = 2 * torch.rand(count, size, generator=coins) - 1
-        return (radius * drawn).to(like).view_as(like)
+        drawn = 2 * torch.rand(count, size, generator=generator) - 1
+        return (radius * drawn).to(rows_like).view_as(rows_like)
     if norm == "l2":
-        drawn = torch.nn.functional.normalize(torch.randn(count, size, generator=coins), dim=1)
-        return (radius * drawn * torch.rand(count, 1, generator=coins).pow(1 / size)).to(like).view_as(like)
+        drawn = torch.nn.functional.normalize(torch.randn(count, size, generator=generator), dim=1)
+        return (
+            (radius * drawn * torch.rand(count, 1, generator=generator).pow(1 / size)).to(rows_like).view_as(rows_like)
+        )
     # Exponential lengths with one extra coordinate: uniform in the L1 ball (Barthe et al. 2005).
-    lengths = -torch.rand(count, size + 1, generator=coins).clamp(min=TINY).log()
-    signs = torch.randint(0, 2, (count, size), generator=coins) * 2 - 1
-    return (radius * signs * lengths[:, :size] / lengths.sum(1, keepdim=True)).to(like).view_as(like)
+    lengths = -torch.rand(count, size + 1, generator=generator).clamp(min=TINY).log()
+    signs = torch.randint(0, 2, (count, size), generator=generator) * 2 - 1
+    return (radius * signs * lengths[:, :size] / lengths.sum(1, keepdim=True)).to(rows_like).view_as(rows_like)
 
 
 def distance(change: Tensor, norm: Norm) -> Tensor:

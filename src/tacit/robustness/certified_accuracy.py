@@ -67,8 +67,8 @@ def why_not(learner: Learner, task: TaskInfo | None = None) -> str | None:
     Returns:
         One sentence, or None.
     """
-    found = committee(learner, task)
-    return found if isinstance(found, str) else None
+    members = committee(learner, task)
+    return members if isinstance(members, str) else None
 
 
 def certify(
@@ -102,18 +102,18 @@ def certify(
     Raises:
         ConfigError: The learner cannot be certified, or an argument is out of range.
     """
-    found = committee(learner, task)
-    if isinstance(found, str):
-        raise ConfigError(f"nothing can be certified: {found}; the learner can still be attacked")
+    voters = committee(learner, task)
+    if isinstance(voters, str):
+        raise ConfigError(f"nothing can be certified: {voters}; the learner can still be attacked")
     _check(draws, error, votes, bound)
     known_norm(norm)
     with learner.seeded_randomness(seed), answering(learner.model_):
-        parts = [_totals(member, x, learner.device, draws, votes) for member in found.members]
-    expected, low, high = _together(found, parts, draws, error, votes)
+        parts = [_totals(member, x, learner.device, draws, votes) for member in voters.members]
+    expected, low, high = _together(voters, parts, draws, error, votes)
     best = expected.argmax(1)
     lower, upper = _best_and_next(low, high, best)
-    radius = torch.from_numpy(STABLE[bound](lower, upper) / _moved(found, norm, math.prod(x.shape[1:])))
-    return CertifiedRadii(predicted=found.labels[torch.from_numpy(best)], radius=radius, norm=norm)
+    radius = torch.from_numpy(STABLE[bound](lower, upper) / _moved(voters, norm, math.prod(x.shape[1:])))
+    return CertifiedRadii(predicted=voters.labels[torch.from_numpy(best)], radius=radius, norm=norm)
 
 
 def largest_radius(
@@ -132,16 +132,16 @@ def largest_radius(
     Raises:
         ConfigError: The learner cannot be certified, or an argument is out of range.
     """
-    found = committee(learner, task)
-    if isinstance(found, str):
-        raise ConfigError(f"nothing can be certified: {found}; the learner can still be attacked")
+    voters = committee(learner, task)
+    if isinstance(voters, str):
+        raise ConfigError(f"nothing can be certified: {voters}; the learner can still be attacked")
     _check(draws, error, votes, bound)
-    sums = (draws * np.eye(1, len(member.labels)) for member in found.members)
-    sides = [bounds(total, draws, error / len(found.members), votes) for total in sums]
+    sums = (draws * np.eye(1, len(member.labels)) for member in voters.members)
+    sides = [bounds(total, draws, error / len(voters.members), votes) for total in sums]
     lower = np.array([max(float(low[0, 0]) for low, _ in sides)])
     upper = np.array([min(float(high[0, 1:].max(initial=0.0)) for _, high in sides)])
     stable = STABLE[bound](lower, upper)
-    return float(stable[0]) / _moved(found, known_norm(norm), math.prod(learner.stream_.shape))
+    return float(stable[0]) / _moved(voters, known_norm(norm), math.prod(learner.stream_.shape))
 
 
 def bounds(totals: Array, draws: int, error: float, votes: Votes) -> tuple[Array, Array]:
@@ -164,9 +164,9 @@ def pixeldp(lower: Array, upper: Array) -> Array:
     For each δ the condition is quadratic in t = e^ε: upper·t² + δt + δ − lower ≤ 0.
     """
     best = np.zeros_like(lower)
-    under = np.maximum(upper, 1e-12)
+    denominator = np.maximum(upper, 1e-12)
     for delta in DELTAS:
-        t = (np.sqrt(delta**2 + 4 * under * np.maximum(lower - delta, 0)) - delta) / (2 * under)
+        t = (np.sqrt(delta**2 + 4 * denominator * np.maximum(lower - delta, 0)) - delta) / (2 * denominator)
         epsilon = np.minimum(np.log(np.maximum(t, 1)), 1)
         best = np.maximum(best, epsilon / math.sqrt(2 * math.log(1.25 / delta)))
     return best
@@ -174,58 +174,62 @@ def pixeldp(lower: Array, upper: Array) -> Array:
 
 def smoothing(lower: Array, upper: Array) -> Array:
     """The largest L/σ by Gaussian smoothing, or 0."""
-    found = (special.ndtri(lower) - special.ndtri(upper)) / 2
-    return np.asarray(np.maximum(np.nan_to_num(found, nan=0.0, posinf=0.0), 0))
+    radius = (special.ndtri(lower) - special.ndtri(upper)) / 2
+    return np.asarray(np.maximum(np.nan_to_num(radius, nan=0.0, posinf=0.0), 0))
 
 
 STABLE: Mapping[Bound, Callable[[Array, Array], Array]] = {"pixeldp": pixeldp, "smoothing": smoothing}
 
 
-def _moved(asked: Committee, norm: Norm, size: int) -> float:
+def _moved(voters: Committee, norm: Norm, size: int) -> float:
     """How far a change of length 1 in `norm` moves what the noise is added to, divided by σ; at most, of any member.
 
     A change of length r in `norm` has length at most r · within(…) in the layer's norm.
     """
-    layers = [one.noise_layer for one in asked.members]
+    layers = [one.noise_layer for one in voters.members]
     return max(within(norm, layer.norm, size) / layer.std for layer in layers)
 
 
 def _totals(member: Member, x: Tensor, device: str, draws: int, votes: Votes) -> Array:
     """The sums of a member's scores over draws, with shape (records, its labels)."""
-    own = member.labels.to(device)
-    parts = [torch.zeros(0, len(own), dtype=torch.float64)]
+    columns = member.labels.to(device)
+    parts = [torch.zeros(0, len(columns), dtype=torch.float64)]
     with member.loaded():
         network = member.noise_layer
         for rows in torch.split(x, ROWS):
-            total = torch.zeros(len(rows), len(own), dtype=torch.float64, device=device)
+            total = torch.zeros(len(rows), len(columns), dtype=torch.float64, device=device)
             for logits in network.evaluations(rows.to(device), draws):
                 if votes == "soft":
-                    total += logits.double().softmax(1)[:, own]
+                    total += logits.double().softmax(1)[:, columns]
                 else:
-                    total.scatter_add_(1, logits[:, own].argmax(1, keepdim=True), torch.ones_like(total[:, :1]))
+                    total.scatter_add_(1, logits[:, columns].argmax(1, keepdim=True), torch.ones_like(total[:, :1]))
             parts.append(total.cpu())
     return torch.cat(parts).numpy()
 
 
 def _together(
-    asked: Committee, totals: Sequence[Array], draws: int, error: float, votes: Votes
+    voters: Committee, totals: Sequence[Array], draws: int, error: float, votes: Votes
 ) -> tuple[Array, Array, Array]:
     """The committee's estimated scores, and lower and upper bounds, with shape (records, labels of any member).
 
     The bounds of all members hold together with probability at least 1 − error for each record.
     """
-    each = [bounds(total, draws, error / len(totals), votes) for total in totals]
-    known = asked.labels
-    columns = [torch.searchsorted(known, member.labels).numpy() for member in asked.members]
+    member_bounds = [bounds(total, draws, error / len(totals), votes) for total in totals]
+    known = voters.labels
+    columns = [torch.searchsorted(known, member.labels).numpy() for member in voters.members]
 
     def combined(scores: Sequence[Array]) -> Array:
-        laid = np.zeros((len(scores), len(scores[0]), len(known)))
-        for index, (own, labels) in enumerate(zip(scores, columns, strict=True)):
-            laid[index][:, labels] = own
-        found: Array = laid.mean(0) if asked.rule == "mean" else laid.max(0)
-        return found
+        aligned = np.zeros((len(scores), len(scores[0]), len(known)))
+        for index, (member_scores, labels) in enumerate(zip(scores, columns, strict=True)):
+            aligned[index][:, labels] = member_scores
+        result: Array = aligned.mean(0) if voters.rule == "mean" else aligned.max(0)
+        return result
 
-    return combined([total / draws for total in totals]), combined([b[0] for b in each]), combined([b[1] for b in each])
+    return (
+        combined([total / draws for total in totals]),
+        combined([b[0] for b in member_bounds]),
+        combined([b[1] for b in member_bounds]),
+    )
 
 
 def _best_and_next(low: Array, high: Array, best: NDArray[np.intp]) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""What is asked of certificates of robustness, and the certificates: one ball, by one of three bounds.
+"""A ball of changes of a record, and certificates that no change in it alters the prediction, by one of three bounds.
 
 pixeldp, smoothing: of a network with noise, from draws; right with a probability for each record
 (`certified_accuracy`).
@@ -25,7 +25,7 @@ SAID = {"pixeldp": "PixelDP's bound", "smoothing": "randomised smoothing", "ibp"
 
 @dataclass(frozen=True, kw_only=True)
 class CertifiedBall:
-    """What is asked of a certificate: that no change within the ball alters the prediction."""
+    """A ball, and the settings of the certificates that no change within it alters the prediction."""
 
     norm: Norm
     radius: float
@@ -40,11 +40,11 @@ class CertifiedBall:
 
     def describe(self) -> str:
         by = SAID.get(self.bound, "randomised smoothing, or interval bounds where there is no noise")
-        said = f"no change of {ball(self.norm, self.radius)} turns the right answer, by {by}"
+        sentence = f"no change of {ball(self.norm, self.radius)} turns the right answer, by {by}"
         if self.bound == "ibp":
             cut = "" if self.range is None else f", features in [{self.range[0]:g}, {self.range[1]:g}]"
-            return f"{said}{cut}; it holds for the whole predictor as it is released, and nothing is drawn"
-        return f"{said}, at {1 - self.error:.0%} a record; it is about the mean over all noise"
+            return f"{sentence}{cut}; it holds for the whole predictor as it is released, and nothing is drawn"
+        return f"{sentence}, at {1 - self.error:.0%} a record; it is about the mean over all noise"
 
     def resolved(self, learner: Learner, task: TaskInfo | None = None) -> "CertifiedBall":
         """The same with a bound for this learner instead of `auto`."""

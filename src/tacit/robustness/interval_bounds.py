@@ -32,12 +32,12 @@ PAIRS = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Where the values at one place of a network are, for every record of a box; float64."""
+    """Bounds on the activations of one layer, for every record of a box; float64."""
 
     centre: Tensor
     radius: Tensor
     error: Tensor
-    """How far the deployed network is from exact arithmetic there, at most."""
+    """The largest difference of the deployed network from exact arithmetic in this layer."""
 
     @classmethod
     def of(cls, low: Tensor, high: Tensor) -> "Bounds":

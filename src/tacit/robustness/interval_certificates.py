@@ -34,10 +34,10 @@ def uncertifiable(learner: Learner, task: TaskInfo | None = None) -> str | None:
     """Why interval bounds cannot certify the learner's predictions (for a given task); None if they can."""
     if _is_routed(learner, task):
         return _no_bounds(learner.model_)
-    found = committee(learner, task, _no_bounds)
-    if isinstance(found, Committee) and found.rule == "largest" and len(found.members) > 1:
+    voters = committee(learner, task, _no_bounds)
+    if isinstance(voters, Committee) and voters.rule == "largest" and len(voters.members) > 1:
         return "the largest logit of several networks decides, of which interval bounds say nothing; give the task"
-    return found if isinstance(found, str) else None
+    return voters if isinstance(voters, str) else None
 
 
 def holds(
@@ -62,22 +62,22 @@ def holds(
     Returns:
         A mask.
     """
-    found = []
+    masks = []
     with torch.no_grad(), answering(learner.model_):
-        for rows, own in zip(torch.split(x, ROWS), torch.split(label, ROWS), strict=True):
-            rows, own = rows.to(learner.device).double(), own.to(learner.device)
+        for rows, labels in zip(torch.split(x, ROWS), torch.split(label, ROWS), strict=True):
+            rows, labels = rows.to(learner.device).double(), labels.to(learner.device)
             low, high = enlarged(*box(rows, radius, span))
             if _is_routed(learner, task):
                 assert isinstance(learner, RoutedExperts)
-                least = _routed(learner, rows, low, high, own)
+                margins = _routed(learner, rows, low, high, labels)
             else:
-                asked = committee(learner, task, _no_bounds)
-                assert isinstance(asked, Committee), "the caller has asked uncertifiable()"
-                parts = [gaps(one, low, high, own) for one in asked.members]
-                least = torch.stack(parts).mean(0)
-            others = least.scatter(1, own[:, None], torch.inf)
-            found.append((others > SLACK).all(1).cpu())
-    return torch.cat(found) if found else torch.zeros(0, dtype=torch.bool)
+                voters = committee(learner, task, _no_bounds)
+                assert isinstance(voters, Committee), "the caller has asked uncertifiable()"
+                member_gaps = [gaps(one, low, high, labels) for one in voters.members]
+                margins = torch.stack(member_gaps).mean(0)
+            others = margins.scatter(1, labels[:, None], torch.inf)
+            masks.append((others > SLACK).all(1).cpu())
+    return torch.cat(masks) if masks else torch.zeros(0, dtype=torch.bool)
 
 
 def enlarged(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,16 +95,18 @@ def gaps(member: Member, low: Tensor, high: Tensor, label: Tensor) -> Tensor:
         bounds = above(layers, low, high, label)
     known = torch.zeros(bounds.shape[1], dtype=torch.bool, device=bounds.device)
     known[member.labels.to(bounds.device)] = True
-    over = bounds.masked_fill(~known, -torch.inf)
-    least = 1 / over.exp().sum(1, keepdim=True)  # p_y = 1 / Σ exp(z_k − z_y)
-    found = torch.where(over < 0, least * (1 - over.exp()), -torch.tanh(over.clamp(min=0) / 2))
-    unknown = torch.where(known, -1.0, 0.0).to(found).expand_as(found)
-    return torch.where(known[label][:, None], found, unknown)
+    excess = bounds.masked_fill(~known, -torch.inf)
+    smallest_probability = 1 / excess.exp().sum(1, keepdim=True)  # p_y = 1 / Σ exp(z_k − z_y)
+    differences = torch.where(
+        excess < 0, smallest_probability * (1 - excess.exp()), -torch.tanh(excess.clamp(min=0) / 2)
+    )
+    unknown = torch.where(known, -1.0, 0.0).to(differences).expand_as(differences)
+    return torch.where(known[label][:, None], differences, unknown)
 
 
 def _no_bounds(model: torch.nn.Module) -> str | None:
-    found = plain_layers(model)
-    return found if isinstance(found, str) else None
+    layers = plain_layers(model)
+    return layers if isinstance(layers, str) else None
 
 
 def _is_routed(learner: Learner, task: TaskInfo | None) -> bool:

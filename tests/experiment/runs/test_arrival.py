@@ -29,7 +29,9 @@ def test_a_month_whose_rows_are_not_there_is_not_learned(tmp_path: Path) -> None
     ledger = tmp_path / "visits.ledger"
     assert all(MONTHS[2] not in months for *_, months in charged(ledger))
     grow(tmp_path / "visits.yaml", MONTHS[2])
-    with pytest.raises(ConfigError, match="cannot be told without counting them"):  # nor does a look at the rows decide
+    with pytest.raises(
+        ConfigError, match="cannot be known without counting them"
+    ):  # nor does a look at the rows decide
         run(config, folder, resume=True, until=MONTHS[2])
     assert run(config, folder, resume=True, arrived=[MONTHS[2]]).left == ()
 

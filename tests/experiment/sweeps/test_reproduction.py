@@ -15,7 +15,7 @@ from tacit.errors import ConfigError
 from tacit.experiment.config.config import Accumulation, Sweep
 from tacit.experiment.config.loading import load, preset_names
 from tacit.experiment.papers import accumulation
-from tacit.experiment.sweeps import printed_before, reproduction
+from tacit.experiment.sweeps import cached_output, reproduction
 from tacit.experiment.sweeps import sweep as sweeps
 from tacit.experiment.sweeps.comparison import labels
 from tacit.experiment.sweeps.reproduction import Item, catalogue, find, reproduce
@@ -114,7 +114,7 @@ def test_a_finished_item_is_printed_again_at_once(tmp_path: Path, monkeypatch: p
     one, runner = item(tmp_path), CliRunner()
     folder = one.folder(tmp_path / "out")
     monkeypatch.setattr(reproduction, "catalogue", lambda: [one])
-    monkeypatch.setattr(printed_before, "preset_of", lambda name: one.preset if name == one.name else None)
+    monkeypatch.setattr(cached_output, "preset_of", lambda name: one.preset if name == one.name else None)
     call = ["reproduce", "paper/table", "--quiet", "--processes", "1", "--out", str(tmp_path / "out")]
     late = runner.invoke(app, [*call, "--limit-minutes", "0"])
     assert "not run" in late.output and not list(folder.glob("*.printed.json")), "it is not finished"
@@ -137,12 +137,12 @@ def test_a_finished_item_is_printed_again_at_once(tmp_path: Path, monkeypatch: p
 
 
 def test_names_lead_to_presets_without_torch() -> None:
-    assert printed_before.preset_of("desai2021/figure-2b") == find("desai2021/figure-2b").preset
-    assert {name: printed_before.preset_of(name) for one in catalogue() for name in one.names} == {
+    assert cached_output.preset_of("desai2021/figure-2b") == find("desai2021/figure-2b").preset
+    assert {name: cached_output.preset_of(name) for one in catalogue() for name in one.names} == {
         name: one.preset for one in catalogue() for name in one.names
     }
-    assert printed_before.preset_of("desai2021/table-9") is None and printed_before.preset_of("nobody/x") is None
-    code = "import sys, tacit.experiment.sweeps.printed_before; sys.exit('torch' in sys.modules)"
+    assert cached_output.preset_of("desai2021/table-9") is None and cached_output.preset_of("nobody/x") is None
+    code = "import sys, tacit.experiment.sweeps.cached_output; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -231,7 +231,7 @@ def test_what_fails_leaves_no_folder_and_what_is_killed_is_named(
         raise LearnerError("no trial today")
 
     (tmp_path / ".r-unseen").mkdir()
-    with pytest.raises(ConfigError, match=r"\.r-unseen is there: other work on .* goes on, or was killed"):
+    with pytest.raises(ConfigError, match=r"\.r-unseen exists: another process is tuning .*, or was killed"):
         private(tmp_path)
     assert not (tmp_path / "data.ledger").exists()
     (tmp_path / ".r-unseen").rmdir()

@@ -17,7 +17,7 @@ from tacit.learners import find
 from tacit.learners.base.release import Release
 from tacit.learners.published.functional import Functional
 from tacit.learners.replay.dpcl import project
-from tacit.models.stacked import Convolutional
+from tacit.models.autoencoder_classifier import Convolutional
 
 METHODS = ("DPL2M", "L2DPML")
 

@@ -14,6 +14,12 @@ def test_text_is_taken_for_its_meaning() -> None:
     assert str(Budget(epsilon=1.0, delta=1e-5)) == "ε = 1, δ = 1e-05 per record, add-or-remove"
 
 
+def test_its_repr_is_the_call_that_makes_it() -> None:
+    budget = Budget(epsilon=1.0, delta=1e-5)
+    assert repr(budget) == "Budget(epsilon=1.0, delta=1e-05, unit='record', adjacency='add-or-remove')"
+    assert eval(repr(budget)) == budget
+
+
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
 def test_epsilon_is_finite_and_positive(epsilon: float) -> None:
     with pytest.raises(PlanError, match="epsilon must be"):

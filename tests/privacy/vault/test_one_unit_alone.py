@@ -12,8 +12,8 @@ from tacit import Budget, Declared, GradientPlan, Ledger, SumPlan, Vault
 from tacit.errors import VaultError
 from tacit.gradients import Clipper, ExactSum
 from tacit.gradients.losses import cross_entropy
+from tacit.gradients.record_inputs import Loss
 from tacit.gradients.rows import Indexed
-from tacit.gradients.tape import Loss
 from tacit.privacy.randomness.keys import KeyRing
 from tacit.privacy.vault import FilterPlan
 from tacit.privacy.vault.exits.filter_state import FULL

@@ -203,5 +203,7 @@ def _check_range(*, steps: int = 1, delta: float = 0.5, noise: float = 1.0) -> N
         raise PlanError(f"steps must be at most {MOST_STEPS:,}, got {steps}")
     if not 0 <= delta < 1:
         raise PlanError(f"delta must be between 0 and 1, got {delta}; use less than 1 / (number of units)")
+    if not noise > 0:
+        raise PlanError(f"noise must be > 0, got {noise:g}; without noise no finite ε holds")
     if math.isfinite(noise) and noise > MOST_NOISE:
         raise PlanError(f"noise must be at most {MOST_NOISE:g}, got {noise:g}; it is a multiple of the clipping norm")

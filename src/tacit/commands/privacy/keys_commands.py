@@ -78,7 +78,7 @@ def _ask_passphrase(given: str | None, *, new: bool) -> str:
         return given
     if not sys.stdin.isatty():
         raise TacitError(
-            "the passphrase is asked on a terminal, and there is none; set the environment variable TACIT_PASSPHRASE"
+            "the passphrase is read from a terminal, and there is none; set the environment variable TACIT_PASSPHRASE"
         )
     return str(typer.prompt("Passphrase", hide_input=True, confirmation_prompt=new))
 

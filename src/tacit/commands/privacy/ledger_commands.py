@@ -79,8 +79,8 @@ def _show_total(total: "UnitTotal") -> None:
         out.print("  no unit_cap: a new stream adds its whole budget (tacit policy adopt sets a cap)")
 
 
-@ledger.command("meter")
-def meter(
+@ledger.command("blocks")
+def blocks(
     stream: str,
     ledger: LedgerPath,
     last: Annotated[int | None, typer.Option(min=1, help="Show only the blocks of the last N tasks.")] = None,

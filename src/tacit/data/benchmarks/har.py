@@ -52,20 +52,20 @@ CLASSES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "drinking": (("K",), ("Drink_glass",)),
     "eating with cutlery": (("H", "J"), ("Eat_soup", "Eat_meat")),
 }
-"""Label n is the n-th: what it is called, its activities in WISDM (soup and pasta are eaten) and in HMP."""
+"""The n-th entry is label n: its name, its activities in WISDM (soup and pasta count as eating) and in HMP."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """One task: which samples it is made of, and how far its windows overlap."""
+    """One task: its samples, and the overlap of its windows."""
 
     wisdm: bool
     every: int = 1
-    """One sample in so many is kept."""
+    """Every `every`-th sample is kept."""
     third: int | None = None
-    """Of WISDM's people: those whose number leaves this rest modulo 3."""
+    """Only WISDM people whose number has this remainder modulo 3; None: all."""
     overlap: tuple[float, ...]
-    """Of each class: 25 % where there is much, up to 90 % where there is little."""
+    """Of each class: 25 % for classes with many samples, up to 90 % for those with few."""
 
     @property
     def people(self) -> str:
@@ -176,6 +176,6 @@ def _test_person(ids: Array) -> NDArray[np.bool_]:
 
 
 def _coin(window: Array) -> bool:
-    """A window decides by its own content alone on which side it is."""
+    """Assigns a window to train or test by a hash of its content."""
     drawn = hashlib.blake2b(np.ascontiguousarray(window, dtype="<f4").tobytes(), digest_size=8).digest()
     return int.from_bytes(drawn, "big") < TEST_SHARE * 2**64

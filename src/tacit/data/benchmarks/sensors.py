@@ -161,7 +161,7 @@ def axes(table: Any, keep: NDArray[np.bool_]) -> Floats:
 def column(table: Any, name: str) -> Array:
     """A column as numbers or texts."""
     if name not in table.column_names:
-        raise DataError(f"the sensor file has no column {name!r}; delete it and get it again")
+        raise DataError(f"the sensor file has no column {name!r}; delete it, and `tacit data list` says how to get it")
     values: Array = table.column(name).to_numpy()
     return values.astype(str) if values.dtype.kind == "O" else values
 

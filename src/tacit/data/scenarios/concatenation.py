@@ -60,7 +60,7 @@ def concatenate(
         space: tuple[Label, ...] = known if names is None else tuple(names[classes].tolist())
         name = data.name if count == 1 else f"{data.name}-{part + 1}"
         info = TaskInfo(name=name, number=number, labels=space, size=nominal(rows))
-        return cut(data, info, rows, of_labels(data.test, known), through=fit(data, target), names=names)
+        return cut(data, info, rows, of_labels(data.test, known), through=shape_adapter(data, target), names=names)
 
     name = "-".join(data.name for data in sets)
     return stream(name, target, (task(number, *part) for number, part in enumerate(parts_in_order)), task_id=task_id)
@@ -94,8 +94,8 @@ def _permutation(sets: Sequence[DataSet], seed: int) -> tuple[DataSet, ...]:
     return next(islice(permutations(sets), seed, None))
 
 
-def fit(data: DataSet, shape: tuple[int, ...]) -> Map | None:
-    """The public map from a set's features to `shape`; None where they have it."""
+def shape_adapter(data: DataSet, shape: tuple[int, ...]) -> Map | None:
+    """The public map from a set's features to `shape`; None if the set has this shape already."""
     if data.shape == shape:
         return None
     if len(data.shape) != 3 or len(shape) != 3 or any(a > b for a, b in zip(data.shape, shape, strict=True)):

@@ -167,7 +167,7 @@ def rates(
 ) -> Stream:
     """The same sensor at several rates: a task keeps every `factor`-th sample of each recording, then cuts windows.
 
-    Rates other than the first are derived, and the names of the tasks say so. All tasks come from the same recordings:
+    Rates other than the first are derived, as the names of the tasks state. All tasks come from the same recordings:
     the unit "record" is a window of one task, and the privacy loss of a person is the composition over all tasks, which
     `unit="person"` declares.
 

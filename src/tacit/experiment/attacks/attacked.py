@@ -67,7 +67,7 @@ def attack_run(
         if not run_folder.has_run:
             raise ConfigError(f"{folder} has no run; pass the folder that `tacit run` made")
         config = run_folder.config()
-        return AttackResults.together(
+        return AttackResults.merged(
             [_attack_seed(for_seed(config, s), run_folder.seed(s), section, notify, keep) for s in config.seeds]
         )
 
@@ -79,7 +79,7 @@ def kept(folder: Path, section: AttackSection) -> AttackResults | None:
         return None
     seeds = run_folder.config().seeds
     results = [saved for seed in seeds if (saved := _kept(run_folder.seed(seed), section)) is not None]
-    return AttackResults.together(results) if len(results) == len(seeds) else None
+    return AttackResults.merged(results) if len(results) == len(seeds) else None
 
 
 def _kept(folder: SeedFolder, section: AttackSection) -> AttackResults | None:

@@ -94,13 +94,13 @@ class AttackResults:
     def certificate(self) -> str:
         """What certified accuracy says, in a sentence."""
         ball = self._ball()
-        said = ball.describe()
+        sentence = ball.describe()
         if self.largest_radius is not None and self.largest_radius < ball.radius:
-            said += (
+            sentence += (
                 f"; with this noise and {ball.draws} draws no radius above {self.largest_radius:.2g} can be certified, "
                 "so it is 0 whatever was learned"
             )
-        return said
+        return sentence
 
     def _ball(self) -> CertifiedBall:
         first = self.attacks[0]
@@ -136,16 +136,18 @@ class AttackResults:
         return cls(**{**plain, **lists, **made})
 
     @classmethod
-    def together(cls, seeds: Sequence["AttackResults"]) -> "AttackResults":
-        """The seeds of one run, up to the last task that all of them have learned: seeds of a run that goes on may be
-        at different ones."""
-        least = min(len(one.tasks) for one in seeds)
+    def merged(cls, seeds: Sequence["AttackResults"]) -> "AttackResults":
+        """Merges the seeds of one run, up to the last task that all of them have learned: in a run that is not
+        finished, seeds may have learned different numbers of tasks."""
+        learned_by_all = min(len(result.tasks) for result in seeds)
         return replace(
             seeds[0],
-            measured=tuple(line for one in seeds for line in one.measured if line.after_task < one.first + least),
-            seeds=tuple(seed for one in seeds for seed in one.seeds),
-            tasks=seeds[0].tasks[:least],
-            flat=sum(one.flat for one in seeds) / len(seeds),
+            measured=tuple(
+                line for result in seeds for line in result.measured if line.after_task < result.first + learned_by_all
+            ),
+            seeds=tuple(seed for result in seeds for seed in result.seeds),
+            tasks=seeds[0].tasks[:learned_by_all],
+            flat=sum(result.flat for result in seeds) / len(seeds),
         )
 
 

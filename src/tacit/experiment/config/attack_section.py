@@ -50,7 +50,7 @@ class AttackSection(FixedSection):
         return self
 
     def certified(self) -> CertifiedBall | None:
-        """The ball of certified accuracy; None where no certificates are asked for."""
+        """The ball of certified accuracy; None where no certificates are requested."""
         ball = CertifiedBall(
             norm=known_norm(self.certified_norm or self.norm),
             radius=self.certified_radius or self.radius,

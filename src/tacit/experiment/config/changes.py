@@ -86,14 +86,14 @@ def _with_adapter(values: Plain, sets: Sequence[tuple[str, Any]]) -> list[tuple[
     of `data.features`), and unsets the features."""
     from tacit.experiment.features.feature_files import is_feature_file
 
-    said = dict(sets)
+    overrides = dict(sets)
     model, data = (values.get(section) or {} for section in ("model", "data"))
-    if "model.adapter" not in said or "model.network" in said or model.get("network") == ADAPTED:
+    if "model.adapter" not in overrides or "model.network" in overrides or model.get("network") == ADAPTED:
         return list(sets)
-    features = said.get("data.features", data.get("features"))
+    features = overrides.get("data.features", data.get("features"))
     if isinstance(features, str) and is_feature_file(features):
         raise ConfigError(
-            f"model.adapter = {said['model.adapter']!r} is trained inside a backbone, but data.features = "
+            f"model.adapter = {overrides['model.adapter']!r} is trained inside a backbone, but data.features = "
             f"{features!r} is a file of precomputed features; set data.features to the backbone's name"
         )
     named = [] if features is None else [("model.backbone", features)]
@@ -118,10 +118,10 @@ def with_learner(plan: Plain, name: str) -> Plain:
     from tacit.learners import find
 
     cells: list[Plain] = list(plan.get("cells", ())) or [{}]
-    own = [cell for cell in cells if named_learner(list(cell.items())) == name]
-    apart = _OF_LEARNER if find(name).has_network else (*_OF_LEARNER, "model")
-    bare = [{key: value for key, value in cell.items() if key.split(".")[0] not in apart} for cell in cells]
-    kept = own or [{"learner.method": name, **cell} for cell in bare]
+    matching = [cell for cell in cells if named_learner(list(cell.items())) == name]
+    dropped = _OF_LEARNER if find(name).has_network else (*_OF_LEARNER, "model")
+    bare = [{key: value for key, value in cell.items() if key.split(".")[0] not in dropped} for cell in cells]
+    kept = matching or [{"learner.method": name, **cell} for cell in bare]
     known = {f"learner.{key}" for key in _known(LearnerSection, {"method": name}) - {"method"}}
     grid, baseline = (
         {key: value for key, value in (plan.get(part) or {}).items() if key.split(".")[0] != "learner" or key in known}
@@ -137,18 +137,20 @@ def of_some_cells(base: Plain, cells: Sequence[Plain], sets: Sequence[tuple[str,
     Returns:
         These overrides, which are applied to those cells only, and a sentence for each that names the learners.
     """
-    said = _spelled_out(base).get("learner") or {}
-    if not isinstance(said, dict):
+    learner = _spelled_out(base).get("learner") or {}
+    if not isinstance(learner, dict):
         return {}, []  # not a valid learner; reported when the base is checked
-    own = _known(LearnerSection, said)
-    asked = {key: value for key, value in sets if key.startswith("learner.") and key.split(".")[1] not in own}
+    base_settings = _known(LearnerSection, learner)
+    overrides = {
+        key: value for key, value in sets if key.startswith("learner.") and key.split(".")[1] not in base_settings
+    }
     methods = sorted({name for cell in cells if (name := named_learner(list(cell.items()))) is not None})
     takers = {
         key: [name for name in methods if key.split(".")[1] in _known(LearnerSection, {"method": name})]
-        for key in asked
+        for key in overrides
     }
-    told = [f"{key} is set for {', '.join(names)}" for key, names in takers.items() if names]
-    return {key: asked[key] for key, names in takers.items() if names}, told
+    sentences = [f"{key} is set for {', '.join(names)}" for key, names in takers.items() if names]
+    return {key: overrides[key] for key, names in takers.items() if names}, sentences
 
 
 def with_settings_of_its_own(cell: Plain, settings: Plain) -> Plain:

@@ -80,7 +80,7 @@ def of_stream(stream: Stream, features: str, place: Place) -> Stream:
     """
     if is_feature_file(features):
         raise ConfigError(
-            f"data.features = {features!r} is a file, and its rows cannot be told apart by task; declare the table of "
+            f"data.features = {features!r} is a file without a task for each row; declare the table of "
             "features itself (tacit data declare), and leave data.features out"
         )
     net, extractor = _built(features, stream.info.shape, place.device, place.compiled)

@@ -1,13 +1,14 @@
 """What a stream of tasks costs: Figs. 3 and 4 of Hassanpour et al. 2022, in three readings.
 
-Printed: the global privacy budgets (GPB) that the text prints for learners which halt after so many tasks; its figures
-are pictures, and nothing is read off them. Formula: the moments accountant at the settings that the text states, batch
-10 in one pass: of a learner over all its tasks, and of a record over those that read it (block composition). Certified:
-what one record loses, by the smaller of two accountants, for the batches that the accountant assumes and for those of
-Algorithm 2 (one pass in a known order; Lines 11 and 12 clip the whole batch, so that a record moves it by two clips).
+Printed: the global privacy budgets (GPB) that the text prints for learners that halt after given numbers of tasks; its
+figures are pictures, and nothing is read off them. Formula: the moments accountant at the settings that the text
+states, batch 10 in one pass: of a learner over all its tasks, and of a record over those that read it (block
+composition). Certified: what one record loses, by the smaller of two accountants, for the batches that the accountant
+assumes and for those of Algorithm 2 (one pass in a known order; Lines 11 and 12 clip the whole batch, so that a record
+moves it by two clips).
 
 The printed values do not follow from the stated settings. About 17 passes a task in place of one would give them; that
-curve is a fit, and says so.
+curve is a fit, and is labelled as one.
 """
 
 from bisect import bisect_right
@@ -79,7 +80,7 @@ CERTIFIED: Mapping[str, Callable[[AccountingSetting, float, int], DpEvent]] = {
     "a record of one task, known order": lambda plan, noise, tasks: gaussian(noise),
     "a record of one task, known order, whole batch clipped": lambda plan, noise, tasks: gaussian(noise / 2),
 }
-"""What a record goes through in so many tasks."""
+"""The event of a record after a number of tasks."""
 
 
 def printed(data: str) -> Iterator[AccountingPoint]:

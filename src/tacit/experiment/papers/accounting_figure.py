@@ -28,7 +28,7 @@ STYLES: Mapping[str, Sequence[Mapping[str, Any] | None]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class AccountingPoint:
-    """One ε at a δ, or one δ at an ε, after so many tasks."""
+    """One ε at a δ, or one δ at an ε, after a number of tasks."""
 
     data: str
     noise: float

@@ -10,13 +10,13 @@ from tacit.words import install
 
 Kind = Literal["claimed", "certified"]
 Scope = Literal["all tasks", "record of task 1"]
-CLAIMED = ("#9a9a9a", "#c9a227")  # claims are dashed and pale: nobody stands behind them
+CLAIMED = ("#9a9a9a", "#c9a227")  # claims are dashed and pale: they are not certified
 CERTIFIED = ("#1b7f5c", "#2f5d9b", "#7a4e9c", "#b5452c")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePoint:
-    """One ε after so many tasks."""
+    """One ε after a number of tasks."""
 
     tasks: int
     curve: str

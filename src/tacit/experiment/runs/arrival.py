@@ -63,7 +63,7 @@ def _missing(stream: Stream, number: int, *, first: bool) -> str:
         )
     also = "" if first else " (tasks up to the last call's are known to be there)"
     return (
-        f"whether the rows of task {name!r} of {stream.info.name!r} have arrived cannot be told without counting them"
+        f"whether the rows of task {name!r} of {stream.info.name!r} have arrived cannot be known without counting them"
         f"{also}; once they have, pass --arrived {name}: a task that is learned is charged for, and rows that come "
         "later are never used"
     )

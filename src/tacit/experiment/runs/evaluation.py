@@ -159,7 +159,7 @@ class ChargedQueries(Evaluation):
     """Accuracy by noisy queries on a share of each task's units, which is set aside and never trained on.
 
     Task i of T is queried after itself and every later task, T − i + 1 times. These Gaussian releases are committed
-    before the first and cost the whole budget together; a unit of the test part pays for nothing else.
+    before the first and use up the budget; a unit of the test part is charged for nothing else.
     """
 
     source = "charged query"

@@ -1,7 +1,8 @@
 """The folder of a run: its configuration, its environment, its results; private parts are in `seeds/*/private`.
 
 Everything outside `private/` is public or charged. Every file is written whole (a draft is moved over it) or line by
-line (a torn last line is dropped), so that the folder can be resumed after a kill at any moment.
+line (a torn last line is dropped), so that the folder can be resumed after a kill at any moment. What a resumed run
+reads of it is `_restore` of `FiniteLoop` and `EndlessLoop` (`finite_and_endless._restore`).
 """
 
 import fcntl

@@ -37,8 +37,8 @@ def make_budget(section: BudgetSection, unit: str) -> Budget:
     """The budget for a stream whose sizes count these units."""
     if section.unit is not None and section.unit != unit:
         raise ConfigError(
-            f"budget.unit = {str(section.unit)!r} does not fit a stream whose unit is a {unit}; leave it out, or let "
-            "the data say so"
+            f"budget.unit = {str(section.unit)!r} does not fit a stream whose unit is a {unit}; omit it, or set "
+            "the unit in the declaration of the data"
         )
     return Budget(
         epsilon=section.epsilon,
@@ -87,7 +87,7 @@ def make_evaluation(section: EvaluationSection, stream: Stream, vault: Vault, bu
     if source == "public" and not tested:
         raise ConfigError(
             "evaluation.test = 'public' needs a public test set for every task and this stream has none; use 'charged' "
-            "(a part of the records is asked about and pays for it) or 'none'"
+            "(noisy queries on a part of the records, which is not trained on) or 'none'"
         )
     if source == "charged":
         return ChargedQueries(stream=stream.info, vault=vault, budget=budget, share=section.share)

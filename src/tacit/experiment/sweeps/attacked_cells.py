@@ -75,12 +75,14 @@ def _apart(folder: Path, section: AttackSection, threads: int, stop: Stop) -> No
             process.terminate()
         time.sleep(0.1)
     assert process.stderr is not None
-    said = process.stderr.read().strip()
+    error_text = process.stderr.read().strip()
     stop.check()
     if process.returncode < 0:
         raise WorkerError(f"the attack {KILLED}")
     if process.returncode:
-        raise WorkerError(said.splitlines()[-1] if said else f"the attacks ended with code {process.returncode}")
+        raise WorkerError(
+            error_text.splitlines()[-1] if error_text else f"the attacks ended with code {process.returncode}"
+        )
 
 
 def main(folder: str, section: str) -> int:

@@ -41,9 +41,10 @@ class Compared:
 
 
 def baselines(configs: Sequence[Config], wanted: Mapping[str, Any]) -> list[int | None]:
-    """For each run, the place of the one it is compared with: that of its own method (of any, where `learner.method` is
-    wanted) with the wanted values. None where there is none, or it is that one itself. A setting that a method does not
-    have, or that is null in a cell, is no condition."""
+    """For each run, the index of the baseline run, of the same method, that has the wanted values.
+
+    With `learner.method` among the wanted values, the baseline is of that method. None where there is no such run, or
+    the run is itself the baseline. A setting that a method does not have, or that is null in a cell, is ignored."""
     plain = [config.plain() for config in configs]
     for key in wanted:
         if all(looked_up(one, key) is MISSING for one in plain):

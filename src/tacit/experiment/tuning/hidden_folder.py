@@ -25,12 +25,12 @@ class HiddenFolder:
 
     @property
     def hidden(self) -> Path:
-        whole = self.folder.resolve()
-        return whole.with_name(f".{whole.name}-unseen")
+        requested = self.folder.resolve()
+        return requested.with_name(f".{requested.name}-unseen")
 
     @property
     def run(self) -> RunFolder:
-        """Where the work is done."""
+        """The run folder inside the hidden folder."""
         return RunFolder(path=self.hidden / "run")
 
     @contextmanager
@@ -41,8 +41,8 @@ class HiddenFolder:
             self.hidden.mkdir(mode=0o700)
         except FileExistsError:
             raise ConfigError(
-                f"{self.hidden} is there: other work on {self.folder} goes on, or was killed; wait for it, or delete "
-                "it (what was charged stays charged)"
+                f"{self.hidden} exists: another process is tuning {self.folder}, or was killed; wait for it, or delete "
+                "that folder (what was charged stays charged)"
             ) from None
         try:
             yield

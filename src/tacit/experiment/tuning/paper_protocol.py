@@ -48,28 +48,30 @@ def tobaben2025(
 ) -> TuningResult:
     """Tune each seed by itself; the configuration has the settings of each."""
     at = Place(device=config.device, progress=progress, stop=stop)
-    own: list[Settings] = []
+    settings_by_seed: list[Settings] = []
     tried: list[Trial] = []
-    where = ""
+    data = ""
     for seed in config.seeds:
-        whole = open_stream(config.data, seed, at) if stream is None else stream(seed)
-        chosen = representative(whole, seed)
-        where = chosen.about
-        notify(progress, f"seed {seed}: tuning on {where}")
-        learner = planner(config, make_budget(config.budget, whole.info.unit), whole.info)
-        sizes = [learner.train_size(task) for task in whole.info.tasks]
-        found = _one_seed(config, chosen, folder / f"seed-{seed}", seed, trials, progress, stop)
-        tried += found
-        own.append(scaled(best(found).settings, chosen.size, sizes))
+        full_stream = open_stream(config.data, seed, at) if stream is None else stream(seed)
+        chosen = representative(full_stream, seed)
+        data = chosen.about
+        notify(progress, f"seed {seed}: tuning on {data}")
+        learner = planner(config, make_budget(config.budget, full_stream.info.unit), full_stream.info)
+        sizes = [learner.train_size(task) for task in full_stream.info.tasks]
+        seed_trials = _one_seed(config, chosen, folder / f"seed-{seed}", seed, trials, progress, stop)
+        tried += seed_trials
+        settings_by_seed.append(scaled(best(seed_trials).settings, chosen.size, sizes))
     about = (
-        f"learner.lr, learner.batch, learner.clip: {trials} Gaussian-process trials for each seed on {where}; {PAPER}; "
+        f"learner.lr, learner.batch, learner.clip: {trials} Gaussian-process trials for each seed on {data}; {PAPER}; "
         "not charged"
     )
-    said = {"tuned.how": "paper-protocol", "tuned.charged": False, "tuned.about": about}
-    settings = said | fixed() | {"per_seed": own}
-    made = with_settings(config, settings)
-    score = math.fsum(best(tried[at : at + trials]).score or 0.0 for at in range(0, len(tried), trials)) / len(own)
-    return TuningResult(settings=settings, score=score, tried=tuple(tried), config=made)
+    tuned = {"tuned.how": "paper-protocol", "tuned.charged": False, "tuned.about": about}
+    settings = tuned | fixed() | {"per_seed": settings_by_seed}
+    tuned_config = with_settings(config, settings)
+    score = math.fsum(best(tried[at : at + trials]).score or 0.0 for at in range(0, len(tried), trials)) / len(
+        settings_by_seed
+    )
+    return TuningResult(settings=settings, score=score, tried=tuple(tried), config=tuned_config)
 
 
 def fixed() -> Settings:
@@ -88,32 +90,32 @@ def ranges(size: int) -> Space:
     )
 
 
-def representative(whole: Stream, seed: int) -> Representative:
+def representative(stream: Stream, seed: int) -> Representative:
     """The task that stands for all, its records cut into tuning and validation; public records only."""
-    if not whole.info.public:
+    if not stream.info.public:
         raise ConfigError(
-            f"the stream {whole.info.name!r} is private, and the paper's protocol reads it without a charge; tune "
+            f"the stream {stream.info.name!r} is private, and the paper's protocol reads it without a charge; tune "
             "privately, or on public data"
         )
     name, tuning, validation = OF_SEVERAL
-    several = next((task for task in whole if task.info.name == name), None)
-    task = whole[0] if several is None else several
+    named_task = next((task for task in stream if task.info.name == name), None)
+    task = stream[0] if named_task is None else named_task
     records = task.records()
     count = len(records[1])
-    shares = (SHARE, 1 - SHARE) if several is None else (tuning, validation)
+    shares = (SHARE, 1 - SHARE) if named_task is None else (tuning, validation)
     order = generator(seed, PAPER).permutation(count)
     first, second = (round(share * count) for share in shares)
     learn, check = order[:first], order[first : first + second]
     if not len(learn) or not len(check):
         raise ConfigError(f"task {task.info.name!r} has {count} records, too few to cut into tuning and validation")
     facts = TaskInfo(name=f"{task.info.name}-tuning", number=0, labels=task.info.labels, size=len(learn))
-    info = replace(whole.info, name=f"{whole.info.name}-tuning", tasks=(facts,))
+    info = replace(stream.info, name=f"{stream.info.name}-tuning", tasks=(facts,))
 
     def part(rows: Any, columns: int) -> Any:
         return tuple(column[rows] for column in records[:columns])
 
     made = Task(info=facts, records=lambda: part(learn, len(records)), test=lambda: part(check, 2))
-    about = f"{len(learn)} records of {task.info.name} of {whole.info.name}, validated on {len(check)} others"
+    about = f"{len(learn)} records of {task.info.name} of {stream.info.name}, validated on {len(check)} others"
     return Representative(stream=Stream(info, [made]), size=len(learn), about=about)
 
 
@@ -133,10 +135,12 @@ def _one_seed(
     config: Config, chosen: Representative, folder: Path, seed: int, trials: int, progress: OnEvent, stop: Stop
 ) -> tuple[Trial, ...]:
     def score(number: int, settings: Settings) -> float:
-        one = with_settings(config, fixed() | settings | {"seeds": [seed], "per_seed": [], "data.held": 0, "tuned": {}})
-        place = folder / f"{number + 1:03d}"
-        found = run(one, place, stream=lambda _: chosen.stream, processes=1, stop=stop, resume=True)
-        return float(found.metrics["average_accuracy"]["mean"])
+        trial_config = with_settings(
+            config, fixed() | settings | {"seeds": [seed], "per_seed": [], "data.held": 0, "tuned": {}}
+        )
+        trial_folder = folder / f"{number + 1:03d}"
+        summary = run(trial_config, trial_folder, stream=lambda _: chosen.stream, processes=1, stop=stop, resume=True)
+        return float(summary.metrics["average_accuracy"]["mean"])
 
     folder.mkdir(parents=True, exist_ok=True)
     space, log = ranges(chosen.size), folder / LOG

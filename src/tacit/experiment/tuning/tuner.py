@@ -85,62 +85,66 @@ def tune(
         ConfigError: There is no space, it does not fit the configuration, or the folder holds another search.
     """
     config = config if isinstance(config, Config) else load_as(Config, config)
-    place, told, stop = Path(folder), progress or ignore, stop or Stop()
+    folder_path, on_event, stop = Path(folder), progress or ignore, stop or Stop()
     if protocol is not None:
         if space is not None or how != "public-proxy":
             raise ConfigError(f"the protocol {protocol} brings its own space and data; leave the others out")
         optuna_module()
-        begin(place, config, {"protocol": protocol})
-        with _kept(place, stop):
-            found = paper_protocol.tobaben2025(config, place, trials=trials, stream=stream, progress=told, stop=stop)
-        save(found, place)
-        return found
+        begin(folder_path, config, {"protocol": protocol})
+        with _kept(folder_path, stop):
+            result = paper_protocol.tobaben2025(
+                config, folder_path, trials=trials, stream=stream, progress=on_event, stop=stop
+            )
+        save(result, folder_path)
+        return result
     if space is None:
         raise ConfigError(
             "tuning needs a search space: a YAML file such as 'learner.lr: {low: 0.001, high: 1, log: true}'"
         )
-    known = Space.of(space)
+    search_space = Space.of(space)
     if how == "private":
         return private.tune_privately(
             config,
-            known,
-            place,
+            search_space,
+            folder_path,
             trials=trials,
             shape=shape,
             ledger=ledger,
             stream=stream,
             unit_cap=unit_cap,
-            progress=told,
+            progress=on_event,
             stop=stop,
         )
-    at = Place(device=config.device, progress=told, stop=stop)
-    streams, where = _public(config, how, proxy, held_are_public, stream, at)
+    features_place = Place(device=config.device, progress=on_event, stop=stop)
+    streams, data_description = _public(config, how, proxy, held_are_public, stream, features_place)
     optuna_module()  # if it is missing, it is refused before a folder is made
-    searched = {"sampler": sampler, "seed": seed, "space": known.plain()}
-    begin(place, config, {"how": how, "on": where, "objective": objective, **searched})
+    searched = {"sampler": sampler, "seed": seed, "space": search_space.plain()}
+    begin(folder_path, config, {"how": how, "on": data_description, "objective": objective, **searched})
 
     def score(number: int, settings: Settings) -> float:
         def opened(one: int) -> Stream:
             return streams(one)[:1] if objective == "first" else streams(one)
 
         tried = with_settings(config, settings | {"data.held": 0, "tuned": {}})
-        return accuracy(tried, place / "trials" / f"{number + 1:03d}", opened, stop)
+        return accuracy(tried, folder_path / "trials" / f"{number + 1:03d}", opened, stop)
 
-    with _kept(place, stop):
-        log = place / LOG
-        tried = search(known, score, trials=trials, sampler=sampler, seed=seed, progress=told, stop=stop, log=log)
+    with _kept(folder_path, stop):
+        log = folder_path / LOG
+        tried = search(
+            search_space, score, trials=trials, sampler=sampler, seed=seed, progress=on_event, stop=stop, log=log
+        )
         winner = best(tried)
-    about = f"{known.keys}: {trials} trials of {SAMPLERS[sampler]} search on {where}"
+    about = f"{search_space.keys}: {trials} trials of {SAMPLERS[sampler]} search on {data_description}"
     # Wherever the settings are used, the tasks that they were tuned on are left out.
     held = {"data.held": config.data.held} if how == "held-tasks" else {}
     settings = winner.settings | held | {"tuned.how": how, "tuned.charged": False, "tuned.about": about}
-    found = TuningResult(settings=settings, score=winner.score, tried=tried, config=with_settings(config, settings))
-    save(found, place)
-    return found
+    result = TuningResult(settings=settings, score=winner.score, tried=tried, config=with_settings(config, settings))
+    save(result, folder_path)
+    return result
 
 
 def accuracy(config: Config, folder: Path, streams: Streams, stop: Stop) -> float:
-    """The mean over seeds of the average accuracy of a run; one that was stopped goes on."""
+    """The mean over seeds of the average accuracy of a run; a stopped run is resumed."""
     begun = (folder / "config.yaml").exists()
     summary = run(config, folder, stream=streams, processes=1, stop=stop, resume=True, moved=begun)
     found = summary.metrics["average_accuracy"]

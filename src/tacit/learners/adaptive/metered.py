@@ -1,9 +1,9 @@
 """Full-batch gradient descent under individual Rényi filters: each unit is used until its own privacy loss reaches ρ.
 
-A public schedule has to charge every step as if each gradient had the clipping norm. Here each unit pays what its own
-gradient costs, so that a unit with small gradients is used for more steps. A share of a task's units is not trained on
-but remembered (`tacit.memory`): later tasks read it under one filter for all of them, so that what each unit has left
-decides how long it helps. Which units are used up is private.
+A public schedule has to charge every step as if each gradient had the clipping norm. Here each unit is charged what its
+own gradient costs, so that a unit with small gradients is used for more steps. A share of a task's units is not trained
+on but remembered (`tacit.memory`): later tasks read it under one filter for all of them, so that what each unit has
+left decides how long it helps. Which units are used up is private.
 
 A step follows the task's noisy gradient plus `memory_weight` times the memory's, the mean of the remembered blocks'
 noisy gradients weighted by nominal size. (On one seed of permuted digits this beat A-GEM's projection.)
@@ -62,13 +62,14 @@ class MeteredGD(Learner):
     """Share of the steps for which a unit lasts whose gradients all have the clipping norm. 1: all units last, as in a
     public schedule; a smaller share means less noise, and that units with large gradients drop out before the end."""
     memory_share: float = 0.4
-    """Share of a task's units that is remembered instead of trained on, by one secret coin per unit. 0: none."""
+    """Share of a task's units that is remembered instead of trained on, by a keyed pseudorandom draw for each unit. 0:
+    none."""
     memory_weight: float = 0.5
     """Weight of the memory's gradient relative to that of the task."""
     stay: int | None = None
     """Largest number of later tasks that read a remembered record, which is then retired. If None, all later tasks."""
     count_share: float = 0.0
-    """Share of ρ that pays for a noisy count of the remaining units of each block after each task. 0: no counts."""
+    """Share of ρ for a noisy count of the remaining units of each block after each task. 0: no counts."""
 
     ranges: ClassVar[Mapping[str, Range]] = {"memory_share": BELOW_ONE}
     reference: ClassVar[str] = "Feldman & Zrnic 2021, individual Rényi filters"

@@ -101,7 +101,14 @@ def number_of_features(learner: Any) -> int:
 
 
 def get_params(learner: Any, deep: bool = True) -> dict[str, Any]:
-    """The settings by name."""
+    """The settings by name.
+
+    Args:
+        deep: Has no effect; scikit-learn passes it.
+
+    Returns:
+        The settings.
+    """
     return {one.name: getattr(learner, one.name) for one in fields(learner)}
 
 

@@ -64,7 +64,7 @@ class Learner(ABC):
     network: Network = "mlp"
     """A name of `tacit.models`, a module, or a function of the stream's public facts."""
     seed: int = 0
-    """Seed of initial weights and public coins. It never reaches the vault's noise or sampler."""
+    """Seed of initial weights and public randomness. It never reaches the vault's noise or sampler."""
     device: str = "cpu"
     """Device of the model: cpu or cuda."""
     stream: StreamInfo | None = None
@@ -191,43 +191,89 @@ class Learner(ABC):
         return logits if task is None else logits.masked_fill(~self.mask(task).to(logits.device), -torch.inf)
 
     def logits(self, x: Tensor) -> Tensor:
-        """The outputs of the model for inputs on its device; `scores` calls it."""
+        """The outputs of the model; `scores` calls it.
+
+        Args:
+            x: Inputs on the model's device, one row each.
+
+        Returns:
+            A tensor of shape (rows, labels).
+        """
         return torch.cat([self.model_(rows) for rows in split(self.model_, x)])
 
     # What is planned and reported: functions of public facts.
 
     def charges(self) -> list[list[DpEvent]]:
-        """The events that a unit may be charged in one task, after `start`: one list for each way in which it may be
-        read. A unit that recurs may be charged a mixture of them."""
+        """The events that a unit may be charged in one task; called after `start`.
+
+        Returns:
+            One list of events for each way in which a unit may be read. A unit that recurs may be charged a mixture.
+        """
         return []
 
     def representative_plan(self, task: TaskInfo) -> GradientPlan | None:
-        """A plan that shapes the filter of the task's block, where plans are chosen during the task. None: everything
-        is planned before, and the block is committed to it."""
+        """A plan that shapes the filter of the task's block, where plans are chosen during the task.
+
+        Args:
+            task: The public facts of the task.
+
+        Returns:
+            The plan; None if everything is planned before, and the block is committed to it.
+        """
         return None
 
     def consumption(self, task: TaskInfo) -> Consumption | None:
-        """Expected numbers of records that a task reads, keeps and retires; None: unknown."""
+        """Expected numbers of records that a task reads, keeps and retires.
+
+        Args:
+            task: The public facts of the task.
+
+        Returns:
+            The numbers; None if they are unknown.
+        """
         return None
 
     def claims(self) -> tuple[Claim, ...]:
-        """What the paper claims for the tasks learned so far, by its own formula; never what tacit certifies."""
+        """What the paper claims for the tasks learned so far, by its own formula; never what tacit certifies.
+
+        Returns:
+            The claims, which certificates state beside the certified bound.
+        """
         return ()
 
     def claimed(self) -> Claimed | None:
-        """The paper's bound so far; None: it has none."""
+        """The paper's bound for the tasks learned so far.
+
+        Returns:
+            The bound; None if the paper has none.
+        """
         return None
 
     def public_coins(self) -> str | None:
-        """What was drawn by coins that anyone may know, where the bound is conditional on them."""
+        """What was drawn with public randomness, where the bound is conditional on it.
+
+        Returns:
+            The draws in words, for the certificate; None if the bound is not conditional.
+        """
         return None
 
     def stop_reason(self, number: int) -> str | None:
-        """Why task `number` and all later tasks are never learned, from public settings; None if they may be."""
+        """Why task `number` and all later tasks are never learned, from public settings.
+
+        Args:
+            number: The number of the task, from 0.
+
+        Returns:
+            The reason; None if the task may be learned.
+        """
         return None
 
     def groups(self) -> list[range]:
-        """Where several networks take turns: the tasks learned so far that each of them answers for."""
+        """Where several networks take turns: the tasks learned so far that each of them predicts for.
+
+        Returns:
+            One range of task numbers for each network; empty if there is one network.
+        """
         return []
 
     # What may be given besides the tasks.
@@ -238,7 +284,12 @@ class Learner(ABC):
         return False
 
     def receive_public_records(self, X: Any, y: Any) -> None:
-        """Takes public records like those of the next tasks, for learners that want them."""
+        """Takes public records like those of the next tasks, for learners that want them.
+
+        Args:
+            X: Features of public records.
+            y: Their labels.
+        """
         return
 
     @property
@@ -247,7 +298,12 @@ class Learner(ABC):
         return None
 
     def receive_held_out(self, blocks: Sequence[Block], vault: Vault) -> None:
-        """Takes the held-out tasks, before the first task and after every restart, for learners that want them."""
+        """Takes the held-out tasks, before the first task and after every restart, for learners that want them.
+
+        Args:
+            blocks: The handles of the held-out tasks' records.
+            vault: The vault that holds them.
+        """
         return
 
     # Releases.
@@ -258,11 +314,19 @@ class Learner(ABC):
         return self.tasks_[-1].number + 1 if self.stream_.endless and self.tasks_ else len(self.tasks_)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that was learned: released values, by name. Of a public backbone only its key is among them."""
+        """All that was learned: released values. Of a public backbone only its key is among them.
+
+        Returns:
+            The tensors by name.
+        """
         return weights.released(self.model_)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restores what `tensors` returned."""
+        """Restores the state that `tensors` returned.
+
+        Args:
+            tensors: The tensors by name.
+        """
         weights.load(self.model_, tensors)
 
     def restore(
@@ -287,19 +351,41 @@ class Learner(ABC):
             self.reopen_memory(vault, part)
 
     def release(self, task: TaskInfo, block: Block, vault: Vault) -> Release:
-        """The state after a task, with the certificate of the stream as the ledger stands now."""
+        """The state after a task, with the certificate of the stream as the ledger stands now.
+
+        Args:
+            task: The task that was learned last.
+            block: The handle of its records.
+            vault: The vault, whose ledger is read.
+
+        Returns:
+            The release, which may be published.
+        """
         self.certificate_ = self.certify(block, vault)
         return self.last_release()
 
     def last_release(self) -> Release:
-        """The state after the last task, with its certificate."""
+        """The state after the last task, with its certificate.
+
+        Returns:
+            The release, which may be published.
+        """
         return Release(
             task=self.tasks_[-1], method=type(self).__name__, tensors=self.tensors(), info=self.stream_,
             certificate=self.certificate_, tasks=self.tasks_, settings=Stored.of(self),
         )  # fmt: skip
 
     def certify(self, block: Block, vault: Vault, *, beside: Sequence[str] = ()) -> Certificate:
-        """The certificate of the stream as the ledger stands now; `beside` names what else went into the release."""
+        """The certificate of the stream as the ledger stands now.
+
+        Args:
+            block: A block of the stream.
+            vault: The vault, whose ledger is read.
+            beside: What else went into the release, in words.
+
+        Returns:
+            The certificate.
+        """
         return issue(
             vault.ledger, block, method=type(self).__name__, claims=self.claims(), coins=self.public_coins(),
             tuning=self.tuned_.on, tuned=self.tuned_.about, remembers=self.remembers, beside=beside,
@@ -308,7 +394,11 @@ class Learner(ABC):
     # Records of earlier tasks.
 
     def episodic_memory(self) -> Memory | None:
-        """The episodic memory, for learners that hold one in `memory_`."""
+        """The episodic memory, for learners that hold one in `memory_`.
+
+        Returns:
+            The memory; None if there is none.
+        """
         memory: Memory | None = getattr(self, "memory_", None)
         return memory
 
@@ -319,26 +409,48 @@ class Learner(ABC):
         return memory is not None and bool(memory.blocks)
 
     def reopen_memory(self, vault: Vault, part: str) -> None:
-        """Holds again, in a new process, the records of earlier tasks that are still to be read."""
+        """Holds again, in a new process, the records of earlier tasks that are still to be read.
+
+        Args:
+            vault: The vault whose store has them.
+            part: Which part of each task's records the learner was given.
+        """
         if (memory := self.episodic_memory()) is not None:
             memory.reopen(self.tasks_learned, part, vault)
 
     def on_saved(self, block: Block, vault: Vault) -> None:
-        """Called once a task's release is saved: retires records that are never read again."""
+        """Called once a task's release is saved: retires records that are never read again.
+
+        Args:
+            block: The handle of the task's records.
+            vault: The vault that holds them.
+        """
         if (memory := self.episodic_memory()) is not None:
             memory.retire(block, self.tasks_, vault)
 
     def retire_records(self, vault: Vault) -> None:
-        """Retires all records that are held, because nothing is learned any more. Idempotent."""
+        """Retires all records that are held, because no further task is learned. Idempotent.
+
+        Args:
+            vault: The vault that holds them.
+        """
         if (memory := self.episodic_memory()) is not None:
             memory.retire_all(self.tasks_learned, vault)
 
     def rehearsal(self) -> Self:
-        """A learner with the same settings that has learned nothing and charges nothing."""
+        """A learner for a dry run on synthetic records: it has learned nothing and charges nothing.
+
+        Returns:
+            A new learner with the same settings, without ledger, store and stream.
+        """
         return type(self)(**self.get_params() | {"ledger": None, "store": None, "stream": None})
 
     def settings(self) -> dict[str, Any]:
-        """All settings that decide what is learned and answered, except the network: what grants are pinned to."""
+        """All settings that decide what is learned and predicted, except the network. Grants are pinned to them.
+
+        Returns:
+            The settings by name, and the method.
+        """
         elsewhere = {"network", "stream", "ledger", "store"}
         return {"method": type(self).__name__} | {k: v for k, v in self.get_params().items() if k not in elsewhere}
 
@@ -363,20 +475,37 @@ class Learner(ABC):
     # Parts that methods use.
 
     def report(self, step: Step) -> None:
-        """Passes a step to the callback: a method calls it before each step of a task, and once after the last."""
+        """Passes a step to the callback: a method calls it before each step of a task, and once after the last.
+
+        Args:
+            step: The position within the task.
+        """
         with calling_back(self.device):
             self.callback.on_step(step)
 
     @contextmanager
     def seeded_randomness(self, *numbers: int) -> Iterator[None]:
-        """Seeds torch from the learner's public seed and these numbers, for what draws at random outside the vault
-        (noise layers); on exit torch's generators are as they were."""
+        """Seeds torch for random draws outside the vault (noise layers); on exit torch's generators are restored.
+
+        Args:
+            numbers: Public numbers that, with the learner's public seed, decide the draws.
+
+        Returns:
+            A context manager.
+        """
         with forked_random_state(self.device):
             torch.manual_seed(int(np.random.SeedSequence([self.seed, *numbers]).generate_state(1, np.uint64)[0] >> 1))
             yield
 
     def check_next(self, task: TaskInfo) -> None:
-        """Refuses any task but the next planned one. A label set that was learned privately may be smaller."""
+        """Refuses any task but the next planned one. A label set that was learned privately may be smaller.
+
+        Args:
+            task: The public facts of the task.
+
+        Raises:
+            LearnerError: There is no stream yet, or another task is the next one.
+        """
         if not hasattr(self, "stream_"):
             raise LearnerError(f"{type(self).__name__} has no stream yet; call start(stream.info) first")
         planned = self.stream_.task(self.tasks_learned)
@@ -386,7 +515,11 @@ class Learner(ABC):
             raise LearnerError(f"task {task.name!r} is not the next one that was planned ({what}); learn in order")
 
     def build(self) -> nn.Module:
-        """A new model, the same for the same seed."""
+        """A new model, the same for the same seed.
+
+        Returns:
+            The model, on the learner's device.
+        """
         check_device(self.device)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.seed)
@@ -394,22 +527,49 @@ class Learner(ABC):
         return network.to(self.device)
 
     def network_for(self, info: StreamInfo) -> nn.Module:
-        """The network of the settings, for records with these public facts."""
+        """The network of the settings, for records with these public facts.
+
+        Args:
+            info: The public facts of the stream.
+
+        Returns:
+            A new network, or a copy of the module in the settings.
+        """
         if isinstance(self.network, str):
             return models.build(self.network, info.shape, len(info.labels))
         return deepcopy(self.network) if isinstance(self.network, nn.Module) else self.network(info)
 
     def loss(self) -> Loss:
-        """Cross-entropy; where the task is given at test and follows from the label, over the task's labels only. With
-        interval bounds, of the record and of the worst case; with smoothing, the mean over noisy copies."""
+        """The loss of the model, which returns one value for each record.
+
+        Cross-entropy; where the task is given at test and follows from the label, over the task's labels only. With
+        interval bounds, of the record and of the worst case; with smoothing, the mean over noisy copies.
+
+        Returns:
+            A function of outputs and label positions.
+        """
         return smoothed_loss(self.model_, robust_loss(self.model_, masks.loss(self.stream_, self.device)))
 
     def mask(self, task: TaskInfo) -> Tensor:
-        """Which outputs belong to the task."""
+        """Which outputs belong to a task.
+
+        Args:
+            task: The public facts of the task.
+
+        Returns:
+            A boolean tensor with one entry for each label of the stream.
+        """
         return masks.of_task(task, self.labels_)
 
     def positions(self, labels: Sequence[Label] | NDArray[Any]) -> Tensor:
-        """Indices of labels among the outputs; −1 for an unknown label."""
+        """Positions of labels among the outputs.
+
+        Args:
+            labels: Labels.
+
+        Returns:
+            Whole numbers; −1 for an unknown label.
+        """
         return torch.from_numpy(positions(np.asarray(labels), self.labels_))
 
     def _last(self, tasks: Sequence[TaskInfo]) -> tuple[TaskInfo, ...]:

@@ -129,7 +129,7 @@ def matching(name: str) -> list[str]:
     """The learners that a name may mean: the one with that name, else all whose name or file begins with it.
 
     Case and punctuation are ignored: `moments` is MomentsClassifier, `dp-agem` DPAGEM, `experts` RoutedExperts. A
-    learner of an installed package is meant by its whole name only, and never in place of one of tacit.
+    learner of an installed package is matched by its full name only, and tacit's own learners come first.
 
     Args:
         name: What a person typed.

@@ -117,7 +117,7 @@ def _rows(info: StreamInfo, task: TaskInfo, model: nn.Module) -> tuple[Any, Any]
 
 
 def _check_finite(learner: Any) -> None:
-    if not learner.private:  # some published methods diverge, and charge nobody
+    if not learner.private:  # some published methods diverge; they charge nothing
         return
     values: list[Tensor] = [*learner.model_.parameters(), *learner.model_.buffers()]
     if not all(bool(torch.isfinite(value).all()) for value in values if value.dtype.is_floating_point):

@@ -33,7 +33,8 @@ class Stored:
 
     @classmethod
     def of(cls, learner: Any) -> "Stored":
-        """All settings of a learner (a dataclass), including defaults, except functions that are defaults."""
+        """Reads the settings of a learner: the values of plain ones, defaults included, and the names of those that are
+        code. A function that is its setting's default is left out."""
         named = {item.name: item.default for item in fields(learner) if item.name not in ELSEWHERE}
         values = {name: _plain(name, getattr(learner, name)) for name in named}
         code = [name for name, value in values.items() if not _fits(value)]

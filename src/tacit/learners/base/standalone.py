@@ -109,8 +109,11 @@ def from_release(
         store: The store that remembered records are in.
         allow_code: SHA-256 of Python files that may be run. A file that the release names (`backbone =
             "file.py:Class"`) is not run unless its hash is here or in the ledger's policy, or it is in `changed`.
-        **changed: Settings that replace those of the release (such as `device`), or that are code, which no file
-            holds.
+        changed: Settings, by keyword, that replace those of the release (such as `device`), or that are code, which no
+            file holds.
+
+    Returns:
+        The learner.
 
     Raises:
         LearnerError: The folder holds another method's release, or a setting is missing or unknown.

@@ -145,7 +145,7 @@ def admit(
     through: FeatureMap | None = None,
     integers: bool = False,
 ) -> Block:
-    """Admit a task's records as they are declared. Targets become indices among the labels of the whole stream.
+    """Admit a task's records under their declaration. Targets become indices among the labels of the whole stream.
 
     Args:
         vault: The vault that holds the records from here on.

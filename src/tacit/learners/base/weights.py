@@ -1,8 +1,8 @@
-"""Weights that leave in a release, and come back from one.
+"""Weights that are written to a release, and loaded from one.
 
-What is public anyway stays out: below a `Backbone` only what is trained is released, and the backbone's key, which
-names its public weights and its preprocessing. Whoever loads the release builds the network again, which brings the
-public weights along; another backbone is refused by its key.
+Public weights are not part of a release: below a `Backbone` only trained parameters are released, and the backbone's
+key, which names its public weights and its preprocessing. Loading a release constructs the network again, with the
+public weights; a backbone with another key is refused.
 """
 
 import re
@@ -32,7 +32,7 @@ def put(model: nn.Module, state: Mapping[str, Tensor]) -> None:
 
 
 def under(tensors: Mapping[str, Tensor], prefix: str) -> State:
-    """The tensors whose names begin so, without the beginning."""
+    """The tensors with this prefix, without the prefix."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
@@ -43,10 +43,12 @@ def each(tensors: Mapping[str, Tensor], name: str, device: str) -> list[State]:
 
 
 def released(model: nn.Module) -> State:
-    """All of a model that is not public already, and the keys of what is."""
+    """Non-public parameters and buffers, and the keys of public backbones."""
     public = _public(model)
-    whole = {name: value.detach().cpu().clone() for name, value in model.state_dict().items() if name not in public}
-    return whole | keys(model)
+    private_state = {
+        name: value.detach().cpu().clone() for name, value in model.state_dict().items() if name not in public
+    }
+    return private_state | keys(model)
 
 
 def load(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -68,11 +70,11 @@ def keys(model: nn.Module) -> State:
 
 def check_keys(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Raise a LearnerError if the release has another backbone. The paths of its files are ignored."""
-    there = {path: bytes(key.tolist()).decode() for path, key in under(tensors, _KEY).items()}
+    stored = {path: bytes(key.tolist()).decode() for path, key in under(tensors, _KEY).items()}
     here = _backbones(model)
-    if {path: _placeless(key) for path, key in there.items()} != {path: _placeless(key) for path, key in here.items()}:
-        said = [", ".join(map(repr, one.values())) or "no public backbone" for one in (there, here)]
-        raise LearnerError(f"this release was made with {said[0]} and this learner has {said[1]}; use the same one")
+    if {path: _placeless(key) for path, key in stored.items()} != {path: _placeless(key) for path, key in here.items()}:
+        listed = [", ".join(map(repr, one.values())) or "no public backbone" for one in (stored, here)]
+        raise LearnerError(f"this release was made with {listed[0]} and this learner has {listed[1]}; use the same one")
 
 
 def _placeless(key: str) -> str:

@@ -86,8 +86,8 @@ class AGEM(Learner):
     def gradient(self, x: Tensor, y: Tensor, coins: torch.Generator) -> Gradient:
         """The gradient of the mean loss of a batch."""
         named = dict(self.model_.named_parameters())
-        found = torch.autograd.grad(self.loss_(self.model_(x), y).mean(), list(named.values()))
-        return dict(zip(named, found, strict=True))
+        gradients = torch.autograd.grad(self.loss_(self.model_(x), y).mean(), list(named.values()))
+        return dict(zip(named, gradients, strict=True))
 
     def remembered(self, memory: Records, labels: Tensor, coins: torch.Generator) -> Records:
         """The remembered records of a reference gradient, for a batch with these labels."""

@@ -1,7 +1,7 @@
 """Joint training: all tasks together, not continual learning. The upper bound of the private methods.
 
-It waits until the last planned task is there, then runs DP-SGD on all blocks at once (one grant, one draw of noise a
-step). Before that it releases its initial weights, which say nothing of anybody.
+It waits for the last planned task, then runs DP-SGD on all blocks at once (one grant, one noise draw per step). Before
+that it releases its initial weights, which do not depend on the data.
 """
 
 import math

@@ -100,7 +100,7 @@ class RanPAC(Learner):
         return self._expanded(x) @ self.weights_
 
     def tensors(self) -> dict[str, Tensor]:
-        """The weights; where the data is public also the exact sums, from which a later process goes on."""
+        """The weights; where the data is public also the exact sums, which a later process needs to resume."""
         sums = {"gram": self.gram_, "targets": self.targets_} if self.stream_.public else {}
         held = {"weights": self.weights_} | sums
         return {name: value.cpu().clone() for name, value in held.items()} | weights.keys(self.model_)

@@ -5,13 +5,13 @@ is white: X_o = C n_o m_oᵀ + Z for each label o, with n_o ≥ 0 the unknown nu
 mean and Z ~ N(0, std²). That is one direction over tasks, u_o = C n_o / ‖C n_o‖, times one over features. Given u_o,
 the best row is X_oᵀ u_o: signal ‖C n_o‖ m_o, noise `std`, whatever the number of tasks.
 
-Which u_o? With a random direction of m_o the D columns of X_o are draws of N(0, std² (I + θ u uᵀ)), so
-log p(X_o | u, θ) = −D/2 · log(1 + θ) + θ/(1 + θ) · uᵀX_oX_oᵀu / (2 std²). Candidates: the label is in one task (one
-candidate for each), in all alike, spread as all labels together are, or as the label's own sums say it (n ≥ 0 that
-fits best, which pays ½(t − 1) log D for being fitted). A label that is absent has θ = 0. The weights of candidates and
-strengths are those that all labels make likeliest (EM): where classes come one task at a time, single tasks win and a
-cell without records costs nothing; where records are spread over all tasks, their sum does. Nothing is tuned, and all
-is post-processing of what was released.
+Which u_o? With a random direction of m_o the D columns of X_o are draws of N(0, std² (I + θ u uᵀ)), so log p(X_o | u,
+θ) = −D/2 · log(1 + θ) + θ/(1 + θ) · uᵀX_oX_oᵀu / (2 std²). Candidates: the label is in one task (one candidate for
+each), in all alike, spread as all labels together are, or as the label's own sums say it (n ≥ 0 that fits best, with a
+penalty of ½(t − 1) log D for being fitted). A label that is absent has θ = 0. The weights of candidates and strengths
+are those that all labels make likeliest (EM): where classes come one task at a time, single tasks win and a cell
+without records costs nothing; where records are spread over all tasks, their sum does. Nothing is tuned, and all is
+post-processing of what was released.
 """
 
 import math
@@ -24,7 +24,7 @@ ROUNDS, POWER = 100, 40
 WEAKEST = 0.005
 """The smallest θ of a label that counts as present."""
 CLEAR = 5.0
-"""Standard deviations √(2/D) of θ under noise alone, from which on a label is there by itself."""
+"""Standard deviations √(2/D) of θ under noise alone, above which a label counts as present."""
 FAINT = 0.1
 """A label that is not clear counts as absent if its θ is below this share of the strongest one: where all are weak
 alike, records are spread thin; where others are strong, there are none."""
@@ -72,9 +72,9 @@ def _candidates(gram: Tensor, mix: Tensor, inside: Tensor, width: int) -> tuple[
     if tasks == 1:
         return _unit(single @ mix.T), torch.zeros(1, dtype=torch.float64)
     signal = gram - width * torch.eye(tasks, dtype=torch.float64)
-    together = profile(signal.mean(0, keepdim=True), mix, allowed.any(0, keepdim=True).double(), width)
-    own = profile(signal, mix, allowed, width)
-    counts = torch.cat([single, allowed[:, None], (together * allowed)[:, None], own[:, None]], 1)
+    pooled = profile(signal.mean(0, keepdim=True), mix, allowed.any(0, keepdim=True).double(), width)
+    separate = profile(signal, mix, allowed, width)
+    counts = torch.cat([single, allowed[:, None], (pooled * allowed)[:, None], separate[:, None]], 1)
     price = torch.zeros(counts.shape[1], dtype=torch.float64)
     price[-1] = (tasks - 1) / 2 * math.log(width)
     return _unit(counts @ mix.T), price
@@ -115,9 +115,9 @@ def _posterior(along: Tensor, reachable: Tensor, price: Tensor, width: int) -> t
         cells = weight * share
         cells = cells / cells.sum(1, keepdim=True)
         share = cells.mean(0)
-    there = cells[:, 1:].reshape(*along.shape, len(theta))
-    strength = (there.sum(1) * theta).sum(1) / there.sum((1, 2)).clamp(min=1e-12)
-    return cells[:, 0], there.sum(2), strength
+    present = cells[:, 1:].reshape(*along.shape, len(theta))
+    strength = (present.sum(1) * theta).sum(1) / present.sum((1, 2)).clamp(min=1e-12)
+    return cells[:, 0], present.sum(2), strength
 
 
 def _unit(rows: Tensor) -> Tensor:

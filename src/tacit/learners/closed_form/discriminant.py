@@ -1,4 +1,4 @@
-"""A linear classifier from noisy class means and a noisy second moment: which directions to trust, by the noise alone.
+"""A linear classifier from noisy class means and a noisy second moment, regularised by the known noise alone.
 
 Scores are m_oᵀAx/√(m_oᵀAm_o) with A = (G₊ + λI)⁻¹: the cosine in the metric of the released second moment G, its
 eigenvalues clipped at 0. λ → ∞ is the cosine classifier, λ → 0 linear discriminant analysis. λ = c · (edge of the
@@ -7,8 +7,8 @@ independent noisy versions of the same G (likewise of the means); one gives the 
 squared margin over its variance, without bias. Of the c within one standard error, or a twentieth, of the best the
 largest is taken: errors of many labels add up in the largest score.
 
-Lengths m_oᵀAm_o carry noise of known mean: it is taken off, and what is left is drawn to the mean of all labels by how
-sure it is (normal empirical Bayes). A label that is known worse than most is drawn to the mean of all rows.
+Lengths m_oᵀAm_o are debiased for noise of known mean, and shrunk towards the mean of all labels according to their
+uncertainty (normal empirical Bayes). Rows that are noisier than most are shrunk towards the overall mean.
 """
 
 import math
@@ -79,18 +79,20 @@ def _error(found: Tensor) -> Tensor:
 
 
 def _steadied(rows: Tensor, noise: Tensor, basis: Tensor, sharp: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows known less than half as well as most, drawn to the mean of all; and the noise that is left in them."""
+    """Shrinks noisy rows towards the overall mean; returns them and the noise that is left in them.
+
+    Only rows with less than half of the median signal share are shrunk."""
     sure = 1 / noise
     centre = (rows * sure[:, None]).sum(0) / sure.sum()
-    apart = ((rows - centre) @ basis).square() @ sharp - noise * sharp.sum()
-    between = ((apart * sure).sum() / sure.sum()).clamp(min=1e-6 * float((centre @ basis).square() @ sharp))
+    excess = ((rows - centre) @ basis).square() @ sharp - noise * sharp.sum()
+    between = ((excess * sure).sum() / sure.sum()).clamp(min=1e-6 * float((centre @ basis).square() @ sharp))
     trust = between / (between + noise * sharp.sum())
     trust = (2 * trust / trust.median()).clamp(max=1)
     return centre + trust[:, None] * (rows - centre), trust.square() * noise
 
 
 def _lengths(along: Tensor, noise: Tensor, sharp: Tensor) -> Tensor:
-    """√(mᵀAm) of each label, the noise's part taken off and the rest drawn to the mean by its own uncertainty."""
+    """√(mᵀAm) of each label, debiased for noise and shrunk by its own uncertainty."""
     square = along.square() @ sharp - noise * sharp.sum()
     signal = (along.square() - noise[:, None]).clamp(min=0)
     variance = 2 * noise.square() * sharp.square().sum() + 4 * noise * (signal @ sharp.square())

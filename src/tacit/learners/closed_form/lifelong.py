@@ -99,11 +99,13 @@ class LifelongDP(Learner):
     def _check(self) -> None:
         for name in ("moment_share", "encoder_share"):
             if not 0 < getattr(self, name) < 1:
-                raise LearnerError(f"{name} must be between 0 and 1, got {getattr(self, name)}; leave it out")
+                raise LearnerError(
+                    f"{name} must be between 0 and 1, got {getattr(self, name)}; omit it to use the default"
+                )
         for name in ("width", "encoder_width", "epochs"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise LearnerError(f"{name} must be a whole number ≥ 1, got {value!r}; leave it out")
+                raise LearnerError(f"{name} must be a whole number ≥ 1, got {value!r}; omit it to use the default")
         for name, known in (("combine", ("auto", "pooled", "routed")), ("keep", ("heads", "half", "full"))):
             if getattr(self, name) not in known:
                 raise LearnerError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")

@@ -129,8 +129,8 @@ def kinship(own: Objective, others: Objective) -> float:
         for one, n, spread in ((one, one.moment.records, 1 / (labels * width)) for one in (own, others))
     )
     inside = 1 - 1 / labels  # share of a variance that remains after subtracting the mean over labels
-    apart = max(0.0, float((mine - theirs).square().mean()) - inside * (known + there))
-    return inside * known / (inside * there + apart) * own.moment.records / others.moment.records
+    between = max(0.0, float((mine - theirs).square().mean()) - inside * (known + there))
+    return inside * known / (inside * there + between) * own.moment.records / others.moment.records
 
 
 def spectrum(moment: Moment, values: Tensor, c: float) -> Tensor:

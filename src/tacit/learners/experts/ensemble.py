@@ -78,10 +78,10 @@ class PEFTEnsemble(PerTaskModels, TaskWise):
 
     def places(self, task: TaskInfo) -> Places:
         """Output indices of a task's labels; a slice, which is much faster to read, if they are contiguous."""
-        own = self.positions(task.labels)
-        first = int(own[0])
-        together = torch.equal(own, torch.arange(first, first + len(own)))
-        return slice(first, first + len(own)) if together else own.to(self.device)
+        indices = self.positions(task.labels)
+        first = int(indices[0])
+        contiguous = torch.equal(indices, torch.arange(first, first + len(indices)))
+        return slice(first, first + len(indices)) if contiguous else indices.to(self.device)
 
     def scores(self, x: Tensor, task: TaskInfo | None = None) -> Tensor:
         """The ensemble's answer, −∞ for labels of no task learned; a known task is answered by its own model. While a

@@ -1,7 +1,7 @@
 """How a network of a pool begins: from its own initial weights and, where set, by passes over held-out tasks.
 
-Formal guarantees: what a new network starts from follows from public seeds, public records or billed gradients alone,
-and is the same when a task is learned again after a crash.
+Charges: what a new network starts from follows from public seeds, public records or billed gradients alone, and is the
+same when a task is learned again after a crash.
 """
 
 from collections.abc import Sequence
@@ -108,6 +108,6 @@ class InitialTraining:
         if self.held is None:
             raise LearnerError(
                 "new learners of this pool begin on held-out tasks, which are missing; give them by "
-                "held(blocks, vault) before a task is learned, or set fine_tune=None"
+                "receive_held_out(blocks, vault) before a task is learned, or set fine_tune=None"
             )
         return self.held

@@ -92,8 +92,8 @@ def schedule_by_budget(
     learners: int | None = None,
     endless: bool = False,
 ) -> LearnerSchedule:
-    """Every learner goes on if and only if what is left of `limit` exceeds the cost of its next task, as Hassanpour et
-    al. 2022, Section IV.A, say it: by the moments accountant at `delta` over its own steps.
+    """A learner takes its next task if and only if the rest of `limit` exceeds the cost of that task (Hassanpour et al.
+    2022, Section IV.A), by the moments accountant at `delta` over its own steps.
 
     A task is priced as if it had one reader: where it turns out to be a learner's last and the next one starts early,
     its noise may only be larger. On an endless stream, of which `tasks` is one period, all learners have the same

@@ -1,6 +1,6 @@
 """The learner that a pool holds: A-GEM on noisy gradients, planned for every network that reads a task.
 
-Formal guarantees:
+Charges:
 * A task that two networks read is planned, and billed in one transaction, for both; so is the memory.
 * Who reads which task is a function of public settings and plans, and is known before a record is read.
 """

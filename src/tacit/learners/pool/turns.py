@@ -70,8 +70,8 @@ class TakingTurns(Learner):
     tasks_per_learner: int | None = None
     """Number of tasks that a network is trained on before the next one begins."""
     learner_budget: float | None = None
-    """The paper's global budget (GPB): a network goes on while its own steps stay below it, by the moments accountant
-    at the budget's δ. It decides only when networks end: what is certified comes from the ledger."""
+    """The paper's global budget (GPB): a network is trained while the cost of its own steps stays below it, by the
+    moments accountant at the budget's δ. It decides only when networks end: the certified ε comes from the ledger."""
     learners: int | None = None
     """Largest number of networks, after which nothing is learned; a finite stream may plan no more. None: no limit."""
     early_start: bool = False

@@ -21,6 +21,6 @@ def clipped_as_one(gradient: Gradient, clip: float) -> Gradient:
     return {name: g / max(1.0, norm / clip) for name, g in gradient.items()}
 
 
-def with_noise(gradient: Gradient, std: float, coins: torch.Generator) -> Gradient:
+def with_noise(gradient: Gradient, std: float, generator: torch.Generator) -> Gradient:
     """The gradient plus Gaussian noise of this standard deviation from a public seed: it hides nothing."""
-    return {name: g + std * torch.randn(g.shape, generator=coins).to(g.device) for name, g in gradient.items()}
+    return {name: g + std * torch.randn(g.shape, generator=generator).to(g.device) for name, g in gradient.items()}

@@ -1,7 +1,7 @@
 """Base class of DPL2M and L2DP-ML: the functional mechanism as published (Phan 2019, Alg. 1; Lai 2022, Algs. 1 and 2).
 
 NOT PRIVATE: it reads `vault.unsafe.perturbed`. Per batch B, with x̄ = x + χ₁/λ and the hidden layer h̄ under noise 2χ₂/λ
-(`tacit.models.stacked` has both of its readings, and where it is normalised and clipped):
+(`tacit.models.autoencoder_classifier` has both of its readings, and where it is normalised and clipped):
 
     R̄(θ₁) = Σ_r Σ_s (½ − x̄_rs) x̃_rs              Eq. 13, of the text; the code takes Σ |½x̃ − x̃x̄ + log 2|
     L̄(θ₂) = Σ_r Σ_k (½ − y_rk) z_rk + z_rk²/8    z = h_π W_k, h_π in [−1, 1]; χ₃ is added once to the gradient of W_k
@@ -32,8 +32,8 @@ from tacit.learners.base.learner import Learner
 from tacit.learners.base.public_figures import Claimed
 from tacit.learners.base.ranges import RATE, Range
 from tacit.learners.base.weights import under
+from tacit.models.autoencoder_classifier import Convolutional, Dense, Stacked
 from tacit.models.devices import check_device
-from tacit.models.stacked import Convolutional, Dense, Stacked
 from tacit.privacy.vault import Block, FunctionalPlan, Vault
 
 MEMORY, NOISE, ADAM = "memory.", "noise.", "adam."
@@ -228,8 +228,8 @@ class Functional(Learner):
         return Claimed(per_task=epsilon, total=epsilon, delta=0.0)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The weights; where the data is public also the memory, the noise and the state of Adam, without which nobody
-        can go on."""
+        """The weights; where the data is public also the memory, the noise and the state of Adam, which are needed to
+        resume."""
         kept = super().tensors()
         if not self.stream_.public:
             return kept

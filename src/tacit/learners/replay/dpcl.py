@@ -7,7 +7,7 @@ For each task (`ProjectedReplay.fit`):
     g̃ ← g − (gᵀg_ref / g_refᵀg_ref) g_ref where gᵀg_ref < 0 (`project`)
     step along g̃; keep the memory part for later tasks
 
-A record is trained on or remembered, so it pays for the larger of the two, not for their sum.
+A record is trained on or remembered, so it is charged the larger of the two costs, not their sum.
 
 `ProjectedReplay` is shared by DP-CL, DP-AGEM, the naive Gaussian mechanism and the members of a pool. It also has what
 Hassanpour et al. 2022 add: robust A-GEM (Eq. 5, `by_class`) and the efficient memory (Eq. 6, `margin`), docs/robust.md.

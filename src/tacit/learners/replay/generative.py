@@ -4,10 +4,10 @@ A task trains a variational auto-encoder with DP-SGD from public initial weights
 is then trained from the start on synthetic records of all tasks so far, which is post-processing. No record is kept,
 and none is read after its task.
 
-Where it departs from the paper, which is not at hand and is followed in its idea: the generator is one small
-auto-encoder for each task, with labels as anchors of the prior, p(z | y) = N(anchor of y, I); the classifier sees
-synthetic records only, also of the current task, so that the generator is all that a task pays for; and every label of
-a task is replayed equally often, since their numbers are private.
+Implemented from the idea of the paper; differences: the generator is one small auto-encoder for each task, with labels
+as anchors of the prior, p(z | y) = N(anchor of y, I); the classifier sees synthetic records only, also of the current
+task, so that a task is charged for its generator only; and every label of a task is replayed equally often, since their
+numbers are private.
 """
 
 from collections.abc import Mapping

@@ -103,6 +103,9 @@ class Budget:
                 "confirm it by accept_large_delta (--accept-large-delta)"
             )
 
+    def __repr__(self) -> str:
+        return f"Budget(epsilon={self.epsilon}, delta={self.delta}, unit='{self.unit}', adjacency='{self.adjacency}')"
+
     def __str__(self) -> str:
         return f"ε = {self.epsilon:g}, δ = {self.delta:g} per {self.unit}, {self.adjacency}"
 

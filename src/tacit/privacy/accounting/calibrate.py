@@ -20,7 +20,7 @@ from itertools import combinations, combinations_with_replacement
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import PlanError
-from tacit.privacy.accounting import exchange
+from tacit.privacy.accounting import replace_one
 from tacit.privacy.accounting.budget import Adjacency, Budget
 from tacit.privacy.accounting.epsilon import Method, epsilon, rdp_curve, rdp_to_epsilon
 from tacit.privacy.accounting.events import compose, gaussian, poisson_gaussian, repeat, to_json
@@ -67,14 +67,14 @@ def fits_mixed(lists: Sequence[Sequence[DpEvent]], budget: Budget, times: int) -
     by_texts = {tuple(sorted(to_json(event) for event in events)): events for events in lists}
     counted = {texts: Counter(texts) for texts in by_texts}
     largest = [by_texts[texts] for texts, own in counted.items() if not any(own < other for other in counted.values())]
-    replace_one = budget.adjacency is Adjacency.REPLACE_ONE
-    if math.comb(len(largest) + times - 1, times) <= MOST_CHOICES or (replace_one and times == 1):
+    replaces = budget.adjacency is Adjacency.REPLACE_ONE
+    if math.comb(len(largest) + times - 1, times) <= MOST_CHOICES or (replaces and times == 1):
         choices = combinations_with_replacement(largest, times)
         wholes = [compose([event for events in choice for event in events]) for choice in choices]
         if not all(fits(whole, budget) for whole in wholes):
             return False
-        pairs = combinations(wholes, 2) if replace_one else ()
-        return all(nano(exchange.epsilon(*pair, budget.delta)) <= allowance(budget) for pair in pairs)
+        pairs = combinations(wholes, 2) if replaces else ()
+        return all(nano(replace_one.epsilon(*pair, budget.delta)) <= allowance(budget) for pair in pairs)
     curves = [rdp_curve(compose(events), budget.adjacency) for events in largest]
     worst = [times * max(at_order) for at_order in zip(*curves, strict=True)]
     return rdp_to_epsilon(worst, budget.delta) <= budget.epsilon

@@ -108,7 +108,7 @@ class RenyiFilter:
     def share(self, parts: int) -> Self:
         """A filter with 1/parts of every limit, for units that may be in that many blocks."""
         if parts < 1:
-            raise PlanError(f"a filter is shared by one block or more, got {parts}")
+            raise PlanError(f"parts must be ≥ 1, got {parts}; it is the number of blocks that a unit may be in")
         return type(self)(orders=self.orders, limits=tuple(limit / parts for limit in self.limits))
 
     def cost(self, event: DpEvent, adjacency: Adjacency) -> tuple[float, ...]:

@@ -24,13 +24,28 @@ class Decisions(LedgerFile):
     """
 
     def officers(self) -> tuple[Officer, ...]:
-        """The officers who may sign; without any, decisions are not authenticated."""
+        """The officers who may sign; without any, decisions are not authenticated.
+
+        Returns:
+            The officers, in the order of their registration.
+        """
         with self._read() as connection:
             registered = officers.registered(connection)
         return tuple(Officer(name=name, public_key=key) for name, key in registered.items())
 
     def add_officer(self, name: str, public_key: Key, *, by: str = "", why: str, keys: Sequence[Key] = ()) -> None:
-        """Register an officer. The first signs with their own key; later ones are added by the present officers."""
+        """Register an officer. The first signs with their own key; later ones are added by the present officers.
+
+        Args:
+            name: The officer's name.
+            public_key: The file of the officer's public key.
+            by: Who decides; the signers' names by default.
+            why: The reason.
+            keys: Files of the signing officers' private keys.
+
+        Raises:
+            LedgerError: The name has a comma, name or key is registered already, or signatures are missing.
+        """
         if not name.strip() or "," in name:
             raise LedgerError(f"an officer needs a name without commas, got {name!r}")
         key = officers.public_of(public_key)
@@ -42,7 +57,17 @@ class Decisions(LedgerFile):
             txn.record("officer", officers.signed(txn.connection, "officer", body, keys, by=by, why=why))
 
     def remove_officer(self, name: str, *, by: str = "", why: str, keys: Sequence[Key] = ()) -> None:
-        """Remove an officer; refused if too few would remain to sign a decision."""
+        """Remove an officer.
+
+        Args:
+            name: The officer's name.
+            by: Who decides; the signers' names by default.
+            why: The reason.
+            keys: Files of the signing officers' private keys.
+
+        Raises:
+            LedgerError: There is no such officer, too few would remain to sign a decision, or signatures are missing.
+        """
         with self._write() as txn:
             known = officers.registered(txn.connection)
             if name not in known:
@@ -61,8 +86,16 @@ class Decisions(LedgerFile):
     def adopt(self, policy: Policy, *, by: str = "", why: str, keys: Sequence[Key] = ()) -> None:
         """Adopt a policy.
 
+        Args:
+            policy: The policy.
+            by: Who decides; the signers' names by default.
+            why: The reason.
+            keys: Files of the signing officers' private keys.
+
         Raises:
-            LedgerError: It requires more signatures than there are officers, or its cap is already exceeded.
+            LedgerError: It requires more signatures than there are officers, its cap protects another unit than a
+                stream, or signatures are missing.
+            BudgetExceeded: Its cap is already exceeded.
         """
         with self._write() as txn:
             body = officers.signed(txn.connection, "policy", {"policy": policy.to_dict()}, keys, by=by, why=why)
@@ -79,9 +112,16 @@ class Decisions(LedgerFile):
     def raise_budget(self, stream_id: int, budget: Budget, *, by: str = "", why: str, keys: Sequence[Key] = ()) -> None:
         """Raise the budget of a stream.
 
+        Args:
+            stream_id: The stream.
+            budget: The new budget.
+            by: Who decides; the signers' names by default.
+            why: The reason.
+            keys: Files of the signing officers' private keys.
+
         Raises:
             PolicyError: The policy does not allow this person to raise budgets.
-            LedgerError: The budget has another unit or adjacency, or is not larger.
+            LedgerError: The budget has another unit or adjacency, or is not larger, or signatures are missing.
             BudgetExceeded: It does not fit the policy's unit_cap.
         """
         with self._write() as txn:

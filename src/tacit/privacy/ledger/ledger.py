@@ -105,6 +105,9 @@ class Ledger(LedgerQueries, Decisions):
             labels: The declared, public labels.
             fingerprint: A keyed hash of the records, by which they are recognised under another name.
             overlap: Whether the vault enforces the bounds per unit, or they are only declared.
+
+        Returns:
+            The block as the ledger has it.
         """
         with self._write() as txn:
             return registration.register_block(
@@ -165,7 +168,11 @@ class Ledger(LedgerQueries, Decisions):
             return enrolment.enroll(txn, stream_id, task, names, tasks_per_unit, self.keys)
 
     def retire(self, block_id: int) -> None:
-        """Forbid further reads of a block; its charges remain."""
+        """Forbid further reads of a block; its charges remain.
+
+        Args:
+            block_id: The block.
+        """
         with self._write() as txn:
             grants.retire(txn, lookup.raw_block(txn.connection, block_id))
 
@@ -196,6 +203,9 @@ class Ledger(LedgerQueries, Decisions):
 
     def commit(self, lists: Mapping[int, Sequence[DpEvent]]) -> None:
         """Commit the whole event lists of blocks, in one transaction. A list is committed once.
+
+        Args:
+            lists: The events of all reads, by block id.
 
         Raises:
             BudgetExceeded: A list does not fit, or its block is committed to another one.
@@ -232,6 +242,9 @@ class Ledger(LedgerQueries, Decisions):
             series: The series of correlated noise, if any.
             horizon: The number of positions of the series; None if it is not known.
             lease_s: Seconds until the uncharged reservation expires.
+
+        Returns:
+            The ticket of the grant, not charged yet.
 
         Raises:
             BudgetExceeded: The reads do not fit.
@@ -274,7 +287,11 @@ class Ledger(LedgerQueries, Decisions):
         return self._reserve(reads, work, charge=True)
 
     def charge(self, ticket: Ticket) -> None:
-        """Spend a reservation, durably. Noise may be drawn once this returned."""
+        """Spend a reservation, durably. Noise may be drawn once this returned.
+
+        Args:
+            ticket: The reserved grant.
+        """
         self._require_durable("charge")
         with self._write() as txn:
             grants.charge(txn, ticket)
@@ -293,7 +310,11 @@ class Ledger(LedgerQueries, Decisions):
             grants.release(txn, ticket, output_hash)
 
     def void(self, ticket: Ticket) -> None:
-        """Return a reservation; a charged grant cannot be voided."""
+        """Return a reservation; a charged grant cannot be voided.
+
+        Args:
+            ticket: The reserved grant.
+        """
         with self._write() as txn:
             grants.void(txn, ticket)
 
@@ -312,7 +333,14 @@ class Ledger(LedgerQueries, Decisions):
             return grants.resume(txn, pin=pin, holder=holder, lease_s=lease_s)
 
     def void_expired(self, now: float | None = None) -> int:
-        """Void the reservations whose lease has expired; returns how many."""
+        """Void the reservations whose lease has expired.
+
+        Args:
+            now: The time in seconds since 1970; the system's clock by default.
+
+        Returns:
+            The number of voided reservations.
+        """
         with self._write() as txn:
             return grants.void_expired(txn, time.time() if now is None else now)
 

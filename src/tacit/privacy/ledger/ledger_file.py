@@ -45,7 +45,15 @@ class LedgerFile:
 
     @classmethod
     def throwaway(cls, *, keys: KeyRing | None = None, unit_cap: Budget | Literal["none"] | None = None) -> Self:
-        """A ledger for public data: in a temporary folder, with keys in memory, deleted by `close`."""
+        """A ledger for public data: in a temporary folder, with keys in memory, deleted by `close`.
+
+        Args:
+            keys: The keys; new random ones by default.
+            unit_cap: The cap of one unit over all streams, as of `Ledger`.
+
+        Returns:
+            The ledger.
+        """
         self = cls.__new__(cls)
         folder = tempfile.TemporaryDirectory(prefix="tacit-")
         self._open(Path(folder.name) / "ledger", None, keys or KeyRing.create(None), folder, unit_cap)
@@ -127,7 +135,14 @@ class LedgerFile:
             return chain.head(connection)
 
     def contains(self, head: Head) -> bool:
-        """Whether the chain contains this entry, such as the head that a certificate names."""
+        """Whether the chain contains this entry, such as the head that a certificate names.
+
+        Args:
+            head: The entry.
+
+        Returns:
+            False if the ledger was rolled back since, or is another one.
+        """
         with self._read() as connection:
             return opening.contains(connection, head)
 
@@ -137,6 +152,9 @@ class LedgerFile:
         Args:
             head: The entry.
             stream: The stream's keyed identity (`StreamSummary.identity`).
+
+        Returns:
+            The summary, as `summary` gave it at that time.
         """
         with self._read() as connection:
             return history.summary_at(connection, head, stream, self.id)
@@ -157,6 +175,9 @@ class LedgerFile:
         """Register many streams, blocks and event lists in one transaction.
 
         Charges are refused inside, because nothing is on disk before the end.
+
+        Returns:
+            A context manager; everything is written when it ends without an error.
         """
         with self._write():
             yield

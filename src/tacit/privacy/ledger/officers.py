@@ -149,7 +149,7 @@ def public_of(file: Key) -> str:
 
 
 def _signers(officers: Mapping[str, str], keys: Sequence[Key]) -> dict[str, Ed25519PrivateKey]:
-    """The private keys by the names of their officers; a key of nobody is refused."""
+    """The private keys by the names of their officers; a key that is no officer's is refused."""
     names = {key: name for name, key in officers.items()}
     signers: dict[str, Ed25519PrivateKey] = {}
     for file in keys:

@@ -28,34 +28,67 @@ class LedgerQueries(LedgerFile):
     """What can be asked of a ledger; every answer comes from one snapshot of the database."""
 
     def streams(self) -> list[tuple[int, StreamTerms]]:
-        """Every stream: its id and its declared terms."""
+        """Every stream: its id and its declared terms.
+
+        Returns:
+            The pairs, in the order of their registration.
+        """
         with self._read() as connection:
             return [(row.id, lookup.terms_of(row)) for row in lookup.all_streams(connection)]
 
     def epsilon(self, stream_id: int) -> float:
-        """The ε that one unit of the stream may have lost so far, over all its tasks."""
+        """The ε that one unit of the stream may have lost so far, over all its tasks.
+
+        Args:
+            stream_id: The stream.
+
+        Returns:
+            The certified ε; infinite where no finite ε holds.
+        """
         with self._read() as connection:
             return statement.epsilon(connection, lookup.stream_row(connection, stream_id), self._prices)[0]
 
     def summary(self, stream_id: int) -> StreamSummary:
-        """What a certificate needs. The cost does not grow with the number of tasks."""
+        """What a certificate needs. The cost does not grow with the number of tasks.
+
+        Args:
+            stream_id: The stream.
+
+        Returns:
+            The terms, the certified ε and the events of the stream.
+        """
         with self._read() as connection:
             policy = opening.recorded_policy(connection)
             return stream_summary.of_stream(connection, stream_id, self.id, policy, self._prices)
 
     def statement(self, stream_id: int) -> StreamStatement:
-        """Every block and every grant of a stream, for audits. Its size grows with the stream."""
+        """Every block and every grant of a stream, for audits. Its size grows with the stream.
+
+        Args:
+            stream_id: The stream.
+
+        Returns:
+            The blocks and the grants.
+        """
         with self._read() as connection:
             policy = opening.recorded_policy(connection)
             return statement.of_stream(connection, stream_id, self.id, policy, self._prices)
 
     def totals(self) -> tuple[UnitTotal, ...]:
-        """For each kind of unit: what one unit may have lost over all streams that may contain it."""
+        """For each kind of unit: what one unit may have lost over all streams that may contain it.
+
+        Returns:
+            One total for each protected unit (record, person) of private streams.
+        """
         with self._read() as connection:
             return totals.of_units(connection, opening.recorded_policy(connection), self._prices)
 
     def entries(self) -> list[LogEntry]:
-        """Every entry of the chain, the oldest first."""
+        """Every entry of the chain, the oldest first.
+
+        Returns:
+            The entries.
+        """
         with self._read() as connection:
             return list(entries(connection))
 
@@ -75,17 +108,37 @@ class LedgerQueries(LedgerFile):
             return verify(connection, self.keys if self.keys.present else None)
 
     def find_block(self, stream: str, task: str, part: str = "all") -> tuple[BlockRow, StreamTerms]:
-        """A block by the names under which it was declared, and the terms of its stream."""
+        """A block by the names under which it was declared, and the terms of its stream.
+
+        Args:
+            stream: The name of the stream.
+            task: The name of the task.
+            part: The part of a split block.
+
+        Returns:
+            The block, and the terms of its stream.
+        """
         with self._read() as connection:
             return lookup.find_block(connection, stream, task, part, self.keys)
 
     def require_live(self, block_id: int) -> None:
-        """Raise LedgerError if the block was retired."""
+        """Raise LedgerError if the block was retired.
+
+        Args:
+            block_id: The block.
+        """
         with self._read() as connection:
             grants.require_not_retired(lookup.raw_block(connection, block_id))
 
     def is_live(self, block_id: int) -> bool:
-        """Whether the block was not retired."""
+        """Whether the block was not retired.
+
+        Args:
+            block_id: The block.
+
+        Returns:
+            False if it was retired.
+        """
         with self._read() as connection:
             return bool(lookup.raw_block(connection, block_id).state != "retired")
 
@@ -95,12 +148,22 @@ class LedgerQueries(LedgerFile):
         Args:
             block_id: An open block; a committed one has no filter and is refused.
             holder: Unfinished grants of this holder, which it can resume, count as not charged.
+
+        Returns:
+            The filter, with what is left of its limits.
         """
         with self._read() as connection:
             return statement.remaining(connection, lookup.raw_block(connection, block_id), holder)
 
     def task_states(self, stream: str) -> dict[str, set[str]]:
-        """For every admitted task of the stream, the states of the grants that read it, except voided ones."""
+        """The states of the grants that read each admitted task of a stream, except voided ones.
+
+        Args:
+            stream: The name of the stream.
+
+        Returns:
+            The states by the name of the task; empty if there is no such stream.
+        """
         known = {terms.name: stream_id for stream_id, terms in self.streams()}
         if stream not in known:
             return {}
@@ -113,25 +176,54 @@ class LedgerQueries(LedgerFile):
         return states
 
     def grant_states(self, stream: str, task: str) -> set[str] | None:
-        """The states of the grants that read a task, except voided ones; None if the task was never admitted."""
+        """The states of the grants that read a task, except voided ones.
+
+        Args:
+            stream: The name of the stream.
+            task: The name of the task.
+
+        Returns:
+            The states; None if the task was never admitted.
+        """
         with self._read() as connection:
             return grants.states(connection, self.keys.identity("stream", stream), task)
 
     def unfinished(self, stream_id: int, holder: str) -> list[tuple[str, str]]:
-        """(kind, pin) of the holder's grants on the stream that were charged and not released, oldest first."""
+        """The grants of a holder on a stream that were charged and not released.
+
+        Args:
+            stream_id: The stream.
+            holder: The store that may resume them.
+
+        Returns:
+            (kind, pin) of each, the oldest first.
+        """
         with self._read() as connection:
             return grants.unfinished(connection, stream_id, holder)
 
     def unfinished_like(
         self, kind: str, reads: Sequence[tuple[int, DpEvent]], plan: Mapping[str, Any], holder: str
     ) -> list[tuple[str, bool]]:
-        """Unfinished grants of the same kind, reads and holder whose plans have these values, oldest first: (pin,
-        whether charged)."""
+        """Unfinished grants of the same kind, reads and holder whose plans have these values.
+
+        Args:
+            kind: The mechanism.
+            reads: Pairs of block id and event.
+            plan: Values that the plan must have; it may have others besides.
+            holder: The store that may resume them.
+
+        Returns:
+            (pin, whether charged) of each, the oldest first.
+        """
         with self._read() as connection:
             return grants.unfinished_like(connection, kind, reads, plan, holder)
 
     def check_ticket(self, ticket: Ticket) -> None:
-        """Raise LedgerError if another process resumed the ticket's grant."""
+        """Raise LedgerError if another process resumed the ticket's grant.
+
+        Args:
+            ticket: The ticket.
+        """
         with self._read() as connection:
             grants.current(connection, ticket)
 
@@ -150,7 +242,11 @@ class LedgerQueries(LedgerFile):
                     gate.check_whole(connection, terms.name, terms.tasks_per_unit, lists, self._prices, policy)
 
     def key_generations(self) -> set[int]:
-        """Key generations that a rotation must keep: those of unfinished grants and of unfinished series."""
+        """Key generations that a rotation must keep: those of unfinished grants and of unfinished series.
+
+        Returns:
+            The generations.
+        """
         with self._read() as connection:
             return grants.key_generations(connection)
 

@@ -95,7 +95,9 @@ class Vault:
             admission=self._admission, biller=biller, ledger=self.ledger, store=self._store, max_batch=self._max_batch
         )
         for name, exit in EXITS.items():
-            setattr(self, name, exit(access))
+            made = exit(access)
+            made._name = name
+            setattr(self, name, made)
 
     def __enter__(self) -> "Vault":
         return self
@@ -165,7 +167,7 @@ class Vault:
         return self._admission.find(stream, task, part)
 
     def split(self, block: Block, parts: Mapping[str, float]) -> tuple[Block, ...]:
-        """Splits a block by one keyed coin per unit. The block itself cannot be read afterwards.
+        """Splits a block by a keyed pseudorandom draw for each unit. The block itself cannot be read afterwards.
 
         Args:
             block: The block to split.
@@ -224,6 +226,9 @@ class Vault:
         """Frees the memory of a block's records; the ledger and the store keep theirs.
 
         Inside a trial of private tuning nothing is freed, because the next trial reads the same records.
+
+        Args:
+            block: The block.
         """
         if not self._biller.in_trial:
             self._admission.drop(block)
@@ -275,18 +280,29 @@ class Vault:
         return self._biller.remaining_budget(block)
 
     def until_saved(self) -> AbstractContextManager[None]:
-        """`with vault.until_saved(): …; save(…)`: after a crash inside, the same calls give the same results."""
+        """`with vault.until_saved(): …; save(…)`: after a crash inside, the same calls give the same results.
+
+        Returns:
+            A context manager. Work that is finished inside it stays resumable until it ends without an error.
+        """
         return self._biller.until_saved()
 
     def corrected(self) -> AbstractContextManager[None]:
         """Inside it, a grant may continue a charge whose work failed under other settings.
 
         The new work starts at the first step that was not drawn, and nothing is charged a second time.
+
+        Returns:
+            A context manager.
         """
         return self._biller.corrected()
 
     def settle(self, block: Block) -> None:
-        """Marks all finished work on the block's stream as released, after a crash between its save and its mark."""
+        """Marks all finished work on the block's stream as released, after a crash between its save and its mark.
+
+        Args:
+            block: Any block of the stream.
+        """
         self._biller.settle(block.stream_id)
 
     def check_map(self, block: Block, through: nn.Module) -> None:

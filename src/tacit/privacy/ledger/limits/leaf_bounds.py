@@ -37,7 +37,7 @@ class LeafBound:
 
     Attributes:
         name: The hash of the event list, for a committed leaf.
-        events: The events of the list, where they are at hand.
+        events: The events of the list, if they are known.
         limits: The filter of an open leaf: (index in the grid of orders, nano-RDP).
     """
 

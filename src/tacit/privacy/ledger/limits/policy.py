@@ -129,6 +129,9 @@ class Policy(BaseModel):
         Args:
             path: The file.
 
+        Returns:
+            The policy.
+
         Raises:
             PolicyError: The file cannot be read, or a key or value is wrong.
         """
@@ -148,6 +151,9 @@ class Policy(BaseModel):
             data: The values by key.
             where: The source of the values, for messages.
 
+        Returns:
+            The policy.
+
         Raises:
             PolicyError: A key or value is wrong.
         """
@@ -157,8 +163,14 @@ class Policy(BaseModel):
             raise PolicyError(_sentence(cls, error, where)) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, which `Policy.parse` reads. Later keys with their default are left out, so that the
-        digests of earlier policies do not change."""
+        """Plain JSON values, which `Policy.parse` reads.
+
+        Keys that were added later and have their default are left out, so that the digests of earlier policies do not
+        change.
+
+        Returns:
+            The values by key.
+        """
         values = self.model_dump(mode="json")
         if values["unit_cap"] and values["unit_cap"]["counts"] == "charges":
             del values["unit_cap"]["counts"]

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, insert, select
 
-from tacit.privacy.accounting import exchange
+from tacit.privacy.accounting import replace_one
 from tacit.privacy.accounting.budget import Adjacency, Budget
 from tacit.privacy.accounting.calibrate import nano, price
 from tacit.privacy.accounting.epsilon import rdp_curve
@@ -52,7 +52,7 @@ class Prices:
         key = (lower, upper, budget.delta)
         if key not in self._exchanges:
             wholes = (event_lists.composed(first), event_lists.composed(second))
-            _remember(self._exchanges, key, nano(exchange.epsilon(*wholes, budget.delta)), self.most)
+            _remember(self._exchanges, key, nano(replace_one.epsilon(*wholes, budget.delta)), self.most)
         return self._exchanges[key]
 
     def curve(self, connection: Connection, events: Texts | str, adjacency: Adjacency) -> Curve:

@@ -44,7 +44,7 @@ class StreamTerms:
         records_per_unit: The largest number of records of one unit in one task. The vault enforces it.
         fixed_schedule: Whether the plans of all tasks were fixed in advance. Otherwise units that are in several tasks
             are limited by a Rényi filter, which stays valid when plans depend on earlier releases.
-        public: Whether the data is public. Charges to public streams are recorded and protect nobody.
+        public: Whether the data is public. Charges to public streams are recorded, without a claim of privacy.
     """
 
     name: str

@@ -53,5 +53,10 @@ class Access:
 class Exit:
     """A mechanism of the vault. Subclasses are callable, and are attributes of `Vault`."""
 
+    _name = "exit"
+
     def __init__(self, access: Access) -> None:
         self._access = access
+
+    def __repr__(self) -> str:
+        return f"<vault.{self._name}>"

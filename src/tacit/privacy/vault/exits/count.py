@@ -3,6 +3,11 @@
 Formal guarantees
   * Adding or removing one unit changes the exact count by 1; the noise has standard deviation `plan.std`.
   * The release costs each unit of the block `plan.event`.
+
+Conditions
+  * Whether a unit is counted depends on this unit and on released values, on no other unit (`noisy_count`).
+  * In a series (a horizon other than 1) a unit is in at most `plan.participations` of its tasks. A plan that covers
+    fewer than the stream allows a unit is refused.
 """
 
 from collections.abc import Callable, Mapping

@@ -7,8 +7,8 @@ Formal guarantees
   * `admit_units` lets a unit contribute if and only if its own losses stay within the filter's bound; a unit that is
     refused once stays out. The decision looks at the unit itself alone, and every cost is rounded up.
 
-A store that is restored to a moment since the last opening cannot be told from a crash, and is not noticed. Its noise
-keys are new all the same, because they depend on the token.
+A store that is restored to a moment since the last opening cannot be distinguished from a crash, and is not noticed.
+Its noise keys are new all the same, because they depend on the token.
 """
 
 import math
@@ -118,7 +118,7 @@ def announce_opening(ledger: Ledger, store: Store, block: Block, fingerprint: st
             if _is_newest(ledger, grant, state.token):
                 file.write(replace(state, token=state.token + 1))
             elif not _is_newest(ledger, grant, state.token - 1):
-                raise restored(block)
+                raise stale_state_error(block)
         finally:
             journal.close()
 
@@ -131,9 +131,9 @@ def _is_newest(ledger: Ledger, grant: str, token: int) -> bool:
     return True
 
 
-def restored(block: Block) -> VaultError:
+def stale_state_error(block: Block) -> VaultError:
     """The error for a state that is older than the last opening of its filter."""
     return VaultError(
         f"the individual filter of {block} was opened after this state was written: the store was restored, and the "
-        "losses since then are lost; restore its newest files, without them the block cannot be read any more"
+        "losses since then are lost; restore its newest files, without which the block can no longer be read"
     )

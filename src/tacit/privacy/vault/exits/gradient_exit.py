@@ -109,7 +109,7 @@ class GradientExit(Exit):
         bill = access.biller.reserve("gradient", charges, described, name)
         try:
             if any(read.select is not None for read in reads):
-                bill.charge()  # a rule is evaluated on private records, so it is paid for whatever follows
+                bill.charge()  # a rule is evaluated on private records, so it is charged first, whatever follows
             sampled = [
                 prepare(read, rate, held, keys, bill.ticket, access.max_batch)
                 for read, rate, held in zip(reads, rates, records, strict=True)

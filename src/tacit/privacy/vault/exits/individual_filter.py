@@ -13,6 +13,11 @@ Formal guarantees (Feldman & Zrnic 2021, individual Rényi filters)
   * What a unit has spent is durable before a gradient is released, and is never released itself.
   * A crash gives nothing back. Noise keys depend on the ledger's token, which rises at every opening, so a store that
     is lost or restored never leads to the same noise twice.
+
+Conditions
+  * Model and loss treat each record by itself. They are tested on synthetic rows before the first gradient.
+  * Noise, clipping norm, model and loss of a step depend on public facts and released values only.
+  * The store, which holds what each unit has spent, is secret, and no file of it is changed by hand.
 """
 
 import math
@@ -41,7 +46,7 @@ from tacit.privacy.vault.exits.filter_state import (
     FilterStateFile,
     admit_units,
     announce_opening,
-    restored,
+    stale_state_error,
 )
 from tacit.privacy.vault.exits.plans import SumPlan, check_noise, positive
 from tacit.privacy.vault.exits.repeat_and_select import Plan
@@ -74,6 +79,9 @@ class FilterPlan:
             tasks_per_unit: The number of tasks of a unit that share the budget.
             beside: Other plans that are read from each block.
 
+        Returns:
+            The plan, with ρ just below what the budget leaves.
+
         Raises:
             PlanError: If the other plans use up the budget.
         """
@@ -86,7 +94,7 @@ class FilterPlan:
         log_rho = calibrate.bracketed(over, start=-4.0, good=-40.0, bad=20.0, tolerance=1e-9)
         if log_rho is None:
             raise PlanError(
-                f"nothing is left of {budget} for an individual filter; give what is read beside it more noise"
+                f"nothing is left of {budget} for an individual filter; use more noise in the plans beside it"
             )
         return cls(rho=math.exp(log_rho) * (1 - 1e-6))  # open blocks round costs up and limits down
 
@@ -96,7 +104,11 @@ class FilterPlan:
         return events.zcdp(self.rho)
 
     def describe(self) -> dict[str, object]:
-        """The plan as it is stored in ledgers."""
+        """The plan as it is stored in ledgers.
+
+        Returns:
+            Plain JSON values.
+        """
         return {"plan": "meter", **asdict(self)}
 
 
@@ -187,14 +199,14 @@ class IndividualFilter:
         last = state.read()
         if last is None or len(last.spent) != records.units:
             raise VaultError(
-                f"the losses of the units of {block} are not in this store any more; the block cannot be read any more"
+                f"the store has lost the losses of the units of {block}, so the block can no longer be read"
             )
         if last.token < ticket.token - 1:
-            raise restored(block)
+            raise stale_state_error(block)
         if self.steps < last.steps:
             raise VaultError(
                 f"the store has lost steps of the individual filter of {block}: its journal has {self.steps} of "
-                f"{last.steps}; restore the journal, without it the block cannot be read any more"
+                f"{last.steps}; restore the journal, without which the block can no longer be read"
             )
         if last.token < ticket.token:  # another process opened and closed it since `announce_opening`
             state.write(replace(last, token=ticket.token))

@@ -8,6 +8,10 @@ Formal guarantees
   * Without candidates, only labels that occur get a noisy count (a stable histogram). `plan.delta` bounds the
     probability that a label of one unit alone is released, and is charged as an additive δ.
   * The release costs each unit of the block `plan.event`.
+
+Conditions
+  * Candidates, threshold and the bound of labels per unit are public, or chosen from released values.
+  * Without candidates the block is committed: the filter of an open block admits no additive δ.
 """
 
 import hashlib
@@ -97,7 +101,11 @@ class LabelPlan:
         )
 
     def describe(self) -> dict[str, object]:
-        """The plan as it is stored in ledgers."""
+        """The plan as it is stored in ledgers.
+
+        Returns:
+            Plain JSON values.
+        """
         return {"plan": "labels", **asdict(self)}
 
 

@@ -115,6 +115,9 @@ class GradientPlan:
             tasks_per_unit: The number of tasks of a unit that share the budget.
             open: Whether the block is admitted with `open=True, like=plan`.
 
+        Returns:
+            The plan, with the noise multiplier that was found.
+
         Raises:
             PlanError: If a value is not valid, or no noise fits.
         """
@@ -154,6 +157,9 @@ class GradientPlan:
             shared: The number of tasks of the grant that one unit may be in. They share one noise draw, so the unit
                 moves the sum by up to `shared · clip`; the sum is post-processing of `shared` releases with noise
                 multiplier noise/√shared each.
+
+        Returns:
+            The event of all steps that can read one unit of the block.
         """
         return events.poisson_gaussian(rate, self.noise / math.sqrt(shared), self.turns)
 
@@ -163,7 +169,11 @@ class GradientPlan:
         return self.noise * self.clip
 
     def describe(self) -> dict[str, object]:
-        """The plan as it is stored in ledgers. Unused fields are left out, so that earlier fingerprints stay valid."""
+        """The plan as it is stored in ledgers. Unused fields are left out, so that earlier fingerprints stay valid.
+
+        Returns:
+            Plain JSON values.
+        """
         fields = {name: value for name, value in asdict(self).items() if value or name not in ("classes", "places")}
         return {"plan": "gradient", **fields}
 
@@ -207,7 +217,8 @@ class SumPlan:
             raise PlanError(f"a plan with {length} needs a series name, the same in every task")
         if self.horizon == 1 and self.participations != 1:
             raise PlanError(
-                f"participations is {self.participations} with horizon 1; independent releases are billed one by one"
+                f"participations is {self.participations} with horizon 1, where each release is billed by itself; use "
+                "participations=1, or horizon > 1 for one series over the tasks"
             )
         toeplitz.sensitivity(self.horizon, self.participations)
         if self.early is not None:
@@ -236,8 +247,11 @@ class SumPlan:
             series: The name of the series.
             early: The share of the releases before the last; None counts every release alike.
             share: The share of the budget, in μ² = 1/σ². The shares of one block's releases add up to 1.
-            tasks_per_unit: The number of tasks of a unit. With horizon 1 each of them is paid for; in a series
-                the participations are paid for together.
+            tasks_per_unit: The number of tasks of a unit. With horizon 1 each of them is charged by itself; in a
+                series all participations are one charge.
+
+        Returns:
+            The plan, with the noise multiplier that was found.
 
         Raises:
             PlanError: If a value is not valid, or no noise fits.
@@ -266,5 +280,9 @@ class SumPlan:
         return self.noise * toeplitz.sensitivity(self.horizon, self.participations)
 
     def describe(self) -> dict[str, object]:
-        """The plan as it is stored in ledgers. Unused, `early` is left out, so that earlier fingerprints stay valid."""
+        """The plan as it is stored in ledgers. Unused, `early` is left out, so that earlier fingerprints stay valid.
+
+        Returns:
+            Plain JSON values.
+        """
         return {"plan": "sum", **{name: value for name, value in asdict(self).items() if name != "early" or value}}

@@ -71,7 +71,11 @@ class TuningPlan:
         return events.repeat_and_select(events.compose(self.events), self.trials, self.shape)
 
     def describe(self) -> dict[str, object]:
-        """The plan as it is stored in ledgers."""
+        """The plan as it is stored in ledgers.
+
+        Returns:
+            Plain JSON values.
+        """
         reads = [plan.describe() for plan in self.reads]
         shape = "inf" if math.isinf(self.shape) else self.shape
         return {"plan": "tuning", "trials": self.trials, "shape": shape, "reads": reads}
@@ -122,7 +126,7 @@ class TuningExit(Exit):
         fresh = int(np.random.SeedSequence().generate_state(1)[0])  # never resumed: the trials of a study are secret
         name = fingerprint(plan=plan.describe(), blocks=[block.id for block in blocks], fresh=fresh)
         bill = biller.bill("tuning", [(block, plan.event) for block in blocks], plan.describe(), name)
-        bill.journal.begin()  # durable before a trial: no other tuning goes on under this charge, with this noise
+        bill.journal.begin()  # durable before a trial: no other tuning continues this charge with its noise
         allowance = {block.id: plan.events for block in blocks}
         best = Winner(score=None, result=None)
         for number in range(draw_trials(plan, self._access.ledger.keys, bill.ticket)):

@@ -9,6 +9,12 @@ Formal guarantees
     An entry above the diagonal stands for two entries of the matrix, so it counts twice in the squared norm.
   * The release costs each unit of the block `plan.event`.
   * Records with a non-finite feature add nothing, and are not counted.
+
+Conditions
+  * The feature map treats each row by itself. It is tested on synthetic rows before the charge.
+  * The feature map and the clipping norm are public, or chosen from released values.
+  * In a series (a horizon other than 1) a unit is in at most `plan.participations` of its tasks. A plan that covers
+    fewer than the stream allows a unit is refused.
 """
 
 import math

@@ -8,6 +8,12 @@ Formal guarantees
     rounding: each unit adds whole multiples of a public power of two.
   * The release costs each unit of the block `plan.event`. Every label of the set gets noise, also one that is absent.
   * Records with a non-finite feature or a label outside the set add nothing, and are not counted.
+
+Conditions
+  * The feature map treats each row by itself. It is tested on synthetic rows before the charge.
+  * The label set, the feature map and the clipping norm are public, or chosen from released values.
+  * In a series (a horizon other than 1) a unit is in at most `plan.participations` of its tasks. A plan that covers
+    fewer than the stream allows a unit is refused.
 """
 
 from collections.abc import Sequence

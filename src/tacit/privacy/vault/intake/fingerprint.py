@@ -14,6 +14,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -22,8 +23,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tacit.data.stream import StreamInfo
 from tacit.errors import VaultError
 from tacit.gradients.compiled import compiled
+from tacit.privacy.accounting.budget import Budget
 
 
 def fingerprint(**parts: Any) -> str:
@@ -128,7 +131,15 @@ def _describe(part: Any) -> Any:
         return [_home(type(part)), getattr(part, "__qualname__", ""), _owner(part)]
     if callable(part):
         return [_home(part), getattr(part, "__qualname__", type(part).__qualname__), _code(part)]
+    if isinstance(part, Budget | StreamInfo):  # their `repr` is shorter than in the fingerprints of earlier ledgers
+        return _all_fields(part)
     return repr(part)
+
+
+def _all_fields(value: Budget | StreamInfo) -> str:
+    """What a dataclass writes as its own `repr`."""
+    shown = (f"{one.name}={getattr(value, one.name)!r}" for one in fields(value) if one.repr)
+    return f"{type(value).__qualname__}({', '.join(shown)})"
 
 
 def _home(thing: Any) -> str:
@@ -150,6 +161,8 @@ _EARLIER_NAMES = {
     "per_task_models": "apart",
     "individual_filter": "meter",
     "held_out_tasks": "pool_held",
+    "record_inputs": "tape",
+    "autoencoder_classifier": "stacked",
 }
 
 

@@ -178,7 +178,7 @@ def column(values: Any, name: str) -> NDArray[Any]:
         array = np.asarray(values)
         if array.ndim != 1:
             raise VaultError(
-                f"{name} must hold one value per record, got {array.ndim} dimensions; flatten or rank it first"
+                f"{name} must hold one value per record, got {array.ndim} dimensions; pass a one-dimensional array"
             )
         if array.dtype.kind in "iufbU":
             return array.astype(np.int64) if array.dtype.kind == "b" else array

@@ -11,7 +11,7 @@ from tacit.certificate import signing
 from tacit.certificate.certificate import Certificate
 from tacit.certificate.issuance import issue
 from tacit.errors import BudgetExceeded, CertificateError
-from tacit.privacy.accounting import calibrate, exchange
+from tacit.privacy.accounting import calibrate, replace_one
 from tacit.privacy.accounting import epsilon as accounting
 from tacit.privacy.accounting.budget import Adjacency, Budget
 from tacit.privacy.accounting.epsilon import rdp_curve
@@ -82,9 +82,9 @@ PAIRS: dict[str, tuple[DpEvent, DpEvent, list[Met]]] = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_an_exchange_is_priced_as_brute_force_does(name: str) -> None:
     first, second, pairs = PAIRS[name]
-    true, priced = true_epsilon(pairs), exchange.epsilon(first, second, DELTA)
+    true, priced = true_epsilon(pairs), replace_one.epsilon(first, second, DELTA)
     assert true - 2e-4 <= priced <= true * (1 + 1e-3) + 1e-3
-    assert exchange.epsilon(second, first, DELTA) == priced
+    assert replace_one.epsilon(second, first, DELTA) == priced
 
 
 def test_an_exchange_can_cost_more_than_a_replacement_in_either_leaf() -> None:
@@ -93,7 +93,7 @@ def test_an_exchange_can_cost_more_than_a_replacement_in_either_leaf() -> None:
     rare = poisson_gaussian(rate, calibrate.gradient_noise(REPLACE, rate, steps), steps)
     plain = gaussian(calibrate.gaussian_noise(REPLACE))
     within = [accounting.epsilon(one, DELTA, Adjacency.REPLACE_ONE) for one in (rare, plain)]
-    assert max(within) <= 1 and exchange.epsilon(rare, plain, DELTA) > 1.034
+    assert max(within) <= 1 and replace_one.epsilon(rare, plain, DELTA) > 1.034
 
 
 @pytest.mark.parametrize(
@@ -114,21 +114,23 @@ def test_an_exchange_can_cost_more_than_a_replacement_in_either_leaf() -> None:
     ],
 )
 def test_units_that_share_a_draw_of_noise_are_covered(first: DpEvent, second: DpEvent, pairs: list[Met]) -> None:
-    assert exchange.epsilon(first, second, DELTA) >= true_epsilon(pairs) - 2e-4
+    assert replace_one.epsilon(first, second, DELTA) >= true_epsilon(pairs) - 2e-4
 
 
 def test_sums_that_are_correlated_over_tasks_are_covered() -> None:
     """Two units of one series of correlated sums, one in one task and one in four, in one direction."""
     shift = (1 + math.sqrt(4)) / 3.0
-    assert exchange.epsilon(gaussian(3.0), repeat(gaussian(3.0), 4), DELTA) >= accounting.epsilon(
+    assert replace_one.epsilon(gaussian(3.0), repeat(gaussian(3.0), 4), DELTA) >= accounting.epsilon(
         gaussian(1 / shift), DELTA
     )
 
 
 def test_additive_deltas_of_both_lists_count() -> None:
     first = with_additive_delta(gaussian(5.0), 4e-6)
-    assert exchange.epsilon(first, with_additive_delta(RARE, 7e-6), DELTA) == math.inf
-    assert exchange.epsilon(first, RARE, DELTA) == pytest.approx(exchange.epsilon(gaussian(5.0), RARE, 6e-6), rel=1e-9)
+    assert replace_one.epsilon(first, with_additive_delta(RARE, 7e-6), DELTA) == math.inf
+    assert replace_one.epsilon(first, RARE, DELTA) == pytest.approx(
+        replace_one.epsilon(gaussian(5.0), RARE, 6e-6), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,10 +144,10 @@ def test_renyi_curves_under_replace_one_cover_a_removal_and_an_addition(event: D
 
 
 def test_a_bound_by_renyi_curves_where_losses_have_no_distribution() -> None:
-    found = exchange.epsilon(zcdp(0.01), gaussian(6.0), DELTA)
+    found = replace_one.epsilon(zcdp(0.01), gaussian(6.0), DELTA)
     curve = np.array(rdp_curve(zcdp(0.01))) + np.array(rdp_curve(gaussian(6.0)))
     assert found == accounting.rdp_to_epsilon(tuple(curve), DELTA)
-    shared = exchange.epsilon(zcdp(0.01), zcdp(0.04), DELTA)  # one draw: (0.1 + 0.2)² = 0.09
+    shared = replace_one.epsilon(zcdp(0.01), zcdp(0.04), DELTA)  # one draw: (0.1 + 0.2)² = 0.09
     assert shared == pytest.approx(accounting.epsilon(zcdp(0.09), DELTA), rel=1e-9)
 
 
@@ -210,14 +212,14 @@ def test_the_certificate_states_the_worst_exchange(ledger: Ledger) -> None:
     block = ledger.block(number, "january", size=1000)
     parts = ledger.split(block.id, {"train": 800, "memory": 100, "held": 100})
     ledger.commit({parts[0].id: [rare], parts[1].id: [plain]})
-    expected = exchange.epsilon(rare, plain, DELTA)
+    expected = replace_one.epsilon(rare, plain, DELTA)
     assert ledger.epsilon(number) == pytest.approx(expected, abs=2e-9)
     certified = issue(ledger, number, method="m").claims.certified
     assert certified.epsilon == ledger.epsilon(number)
     parallel = next(rule for rule in certified.over_tasks if rule.applies)
     assert parallel.rule == "parallel" and parallel.epsilon == certified.epsilon
     for epsilon, delta in (certified.curve[0], certified.curve[-1]):
-        assert epsilon is not None and epsilon >= exchange.epsilon(rare, plain, delta)
+        assert epsilon is not None and epsilon >= replace_one.epsilon(rare, plain, delta)
     ledger.verify()
 
 

@@ -1,10 +1,10 @@
 """An auto-encoder under a classifier: the network of Phan et al. 2019 and Lai et al. 2022 (its Fig. 1).
 
-The auto-encoder is tied: it encodes and decodes by the same θ₁. The classifier reads its hidden layer h̄; W is its last
-layer. Layers are normalised over the rows that are asked about together, without learned scale or shift, in training
-and at test. So rows of a batch are not independent of each other: methods without privacy only can train these
-networks, and many rows are to be asked about at a time. The last hidden layer h_π is normalised and clipped to
-[−1, 1], which Δ_L = 2|h_π| needs.
+The auto-encoder is tied: it encodes and decodes by the same θ₁. The classifier reads its hidden layer h̄; W is its
+last layer. Layers are normalised over the batch that is predicted together, without learned scale or shift, in
+training and at test. So rows of a batch are not independent of each other: only methods without privacy can train
+these networks, and predictions need large batches. The last hidden layer h_π is normalised and clipped to [−1, 1],
+which Δ_L = 2|h_π| needs.
 
 * `Dense` is the text of the papers: h₁ is clipped to [−1, 1], noise is added. They do not say how units stay within the
   clip, nor how the classifier reads what lies under noise of hundreds of times its size. As in the authors' code, units
@@ -29,8 +29,8 @@ LIMIT = 10.0
 
 
 def normalised(x: Tensor) -> Tensor:
-    """Zero mean and unit variance of each channel (of each unit, if there are no places): of what all rows share,
-    nothing is left."""
+    """Zero mean and unit variance of each channel (of each unit, where the input has no spatial dimensions); this
+    removes any component common to all rows."""
     if x.numel() <= x.shape[1]:  # of one value there is no variance
         return x - x
     return functional.batch_norm(x, None, None, training=True, eps=EPSILON)

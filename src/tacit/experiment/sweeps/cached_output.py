@@ -1,4 +1,4 @@
-"""What `tacit reproduce` printed of a finished table or figure, kept beside its runs.
+"""The output of `tacit reproduce` for a finished table or figure, kept in the folder of its runs.
 
 It is printed again without importing torch, unless a preset, tacit's code, the results or the terminal changed.
 """

@@ -1,4 +1,4 @@
-"""`tacit ledger meter`: blocks and readers, from public facts of the ledger."""
+"""`tacit ledger blocks`: blocks and readers, from public facts of the ledger."""
 
 import json
 from pathlib import Path
@@ -48,10 +48,10 @@ def pool(tmp_path: Path) -> Path:
 
 
 def test_blocks_and_readers(pool: Path) -> None:
-    shown = tacit("ledger", "meter", "s", "--ledger", pool).output
+    shown = tacit("ledger", "blocks", "s", "--ledger", pool).output
     for words in ("retired", "live", "learner 2", "5 × noise 4", "meter: each unit", "claimed"):
         assert words in shown
-    found = json.loads(tacit("ledger", "meter", "s", "--ledger", pool, "--json").output)
+    found = json.loads(tacit("ledger", "blocks", "s", "--ledger", pool, "--json").output)
     a, b, c = found["blocks"]
     assert (a["task"], a["state"], len(a["charges"])) == ("a", "retired", 1)
     assert [one["reader"] for one in b["charges"]] == ["learner 1", "learner 2"]
@@ -85,7 +85,7 @@ def test_the_table_is_short(tmp_path: Path) -> None:
             vault.commit({one: [PLAN, other]})
             for plan in (PLAN, other):
                 vault.grant(one, plan, nn.Linear(2, 1), sum_loss, reader="learner 1").gradient()
-    shown = tacit("ledger", "meter", "s", "--ledger", tmp_path / "ledger", "--last", "2").output
+    shown = tacit("ledger", "blocks", "s", "--ledger", tmp_path / "ledger", "--last", "2").output
     rows = [line.split() for line in shown.splitlines()]
     assert [row[0] for row in rows if row and "/" in row[0]] == ["b/train", "b/memory", "c/train", "c/memory"]
     assert shown.count("gradient ×2") == 2 and "/all" not in shown and "split" not in shown
@@ -95,7 +95,7 @@ def test_the_table_is_short(tmp_path: Path) -> None:
 
 
 def test_an_unknown_stream_is_one_sentence(pool: Path) -> None:
-    assert "has no stream 'x'; it has s" in tacit("ledger", "meter", "x", "--ledger", pool, code=1).output
+    assert "has no stream 'x'; it has s" in tacit("ledger", "blocks", "x", "--ledger", pool, code=1).output
 
 
 def test_events_in_words() -> None:
