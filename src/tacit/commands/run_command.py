@@ -14,7 +14,7 @@ from tacit.commands.ledger_access import ask_unit_cap
 from tacit.commands.options import Epsilon, Json, Method, Processes, Quiet, RunLedger, Seeds, Sets, Target, UnitCap
 from tacit.commands.sweep_command import folder_name, show_cells
 from tacit.errors import ConfigError
-from tacit.words import counted
+from tacit.words import accuracy_percent, counted
 
 if TYPE_CHECKING:
     from tacit.experiment.config.config import Accumulation, Config, Sweep
@@ -183,7 +183,9 @@ def _show_standing(standing: "EndlessStatus", *, as_json: bool) -> None:
     if as_json:
         facts = {**asdict(standing), "folder": str(standing.folder), "release": str(standing.release)}
         return out.print_json(data=facts, allow_nan=False)
-    accuracy = "" if standing.accuracy is None else f", accuracy on the last tasks {standing.accuracy:.1%}"
+    accuracy = (
+        "" if standing.accuracy is None else f", accuracy on the last tasks {accuracy_percent(standing.accuracy)}"
+    )
     certified = "no finite ε certified" if standing.epsilon is None else f"certified ε {standing.epsilon:.3g}"
     out.print(f"{counted(standing.learned, 'task')} learned{accuracy}, {certified}")
     out.print(f"last release: {standing.release}")

@@ -196,3 +196,40 @@ def test_what_can_be_said_of_texts_without_a_look(visits: Path) -> None:
     assert "list a text column's values under `categories`" in before.says and "--look" in before.says
     visits.write_text("age,patient,month,label\n1,2,3,0\n")
     assert {finding.what: finding for finding in check(place)}["features"] == before
+
+
+PUBLIC = "age,month,label\n" + "".join(f"{n},jan,{n % 2}\n" for n in range(20))
+
+
+def test_public_rows_are_compared_with_the_declaration(visits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it matches, in part, or all: the check says so by name, and a run refuses what it cannot learn."""
+    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.chdir(visits.parent)
+    visits.write_text(PUBLIC)
+    place = visits.with_suffix(".yaml")
+    out = ("--out", "r", "--quiet", "--set", "learner.steps=1", "--set", "learner.batch=4")
+
+    def declared(labels: str, *tasks: str) -> Path:
+        place.unlink(missing_ok=True)
+        answers = Answers(label="label", task="month", labels=labels, tasks=tasks, size=20, public=True)
+        return write_template(visits, answers)
+
+    said = tacit("check", declared("well,sick", "2026-01"))
+    assert said.exit_code == 1
+    assert "failed labels: task 2026-01 has no rows, the rows have jan; labels well, sick have no rows" in said.output
+    run = CliRunner().invoke(app, ["run", str(place), *out])
+    assert run.exit_code == 1 and "task 2026-01 has no rows" in run.stderr and not Path("r").exists()
+    said = tacit("check", declared("0..2", "jan"))
+    assert said.exit_code == 0 and "warning labels: label 2 has no rows, the rows have 0, 1" in said.output
+    run = CliRunner().invoke(app, ["run", str(place), *[word for word in out if word != "--quiet"]])
+    assert run.exit_code == 0 and "in the public rows of 'visits', label 2 has no rows" in run.stderr
+    said = tacit("check", declared("0..1", "jan"))
+    assert said.exit_code == 0 and "ok labels: every declared task and label occurs" in said.output
+    assert "next: tacit run" in said.output and "--ledger" not in said.output  # public data needs none
+
+
+def test_private_rows_are_not_compared_and_it_says_so(visits: Path) -> None:
+    place = write_template(visits, Answers(label="label", task="month", labels="a,b", tasks=("may",), size=3))
+    said = tacit("check", place)
+    assert said.exit_code == 0 and "--ledger" in said.output
+    assert "not compared with the rows, which are private; --look shows the owner" in said.output.replace("\n", " ")

@@ -32,6 +32,8 @@ class CheckResult:
     ok: bool
     says: str
     """One sentence for the user."""
+    warns: bool = False
+    """Whether it may be a mistake, though the data can be used."""
 
 
 @dataclass(frozen=True, kw_only=True)

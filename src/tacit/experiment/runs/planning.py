@@ -10,8 +10,8 @@ from tacit.experiment.runs.evaluation import Evaluation
 from tacit.experiment.runs.folder import SeedFolder
 from tacit.experiment.runs.held_out import HeldOutTasks
 from tacit.experiment.runs.labels import DeclaredSets
-from tacit.experiment.runs.resolver import caveats, declare, make_budget, make_evaluation, make_label_sets, make_learner
 from tacit.experiment.runs.reporting import starting
+from tacit.experiment.runs.resolver import caveats, declare, make_budget, make_evaluation, make_label_sets, make_learner
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.rehearsal import rehearse
 from tacit.privacy.accounting import calibrate
