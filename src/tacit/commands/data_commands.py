@@ -90,8 +90,8 @@ def check_data(
         bool,
         typer.Option(
             "--look",
-            help="For the owner only: also show how private cells are read. Do not share the output. --look always exits "
-            "with 0, so that the exit code reveals nothing.",
+            help="For the owner only: also show how private cells are read. Do not share the output. --look always "
+            "exits with 0, so that the exit code reveals nothing.",
         ),
     ] = False,
 ) -> None:
@@ -110,9 +110,8 @@ def check_data(
         out.print_json(data=[asdict(row) for row in rows])
     else:
         for row in rows:
-            mark, style = (
-                ("failed ", "red") if not row.ok else ("warning ", "yellow") if row.warns else ("ok ", "green")
-            )
+            passed_mark = ("warning ", "yellow") if row.warns else ("ok ", "green")
+            mark, style = passed_mark if row.ok else ("failed ", "red")
             out.print(Text.assemble((mark, style), f"{row.what}: {row.says}"))
     passed = all(row.ok for row in rows)
     if look:
