@@ -178,3 +178,26 @@ def test_what_is_no_ledger_is_one_sentence(tmp_path: Path, content: bytes | None
         LedgerView(place)
     assert "\n" not in str(caught.value)
     assert place.is_dir() or place.read_bytes() == content
+
+
+def test_nothing_is_left_beside_a_ledger_that_was_looked_at(path: Path, folder: Path) -> None:
+    before = bytes_of(folder)
+    for _ in range(2):
+        with LedgerView(path) as view:
+            assert view.head.seq > 1
+    assert bytes_of(folder) == before
+
+
+def test_a_ledger_is_looked_at_beside_its_writer(path: Path, folder: Path) -> None:
+    """Also one that begins to write, or closes, while it is looked at."""
+    with LedgerView(path) as early, Ledger(path) as book:
+        seq = early.head.seq
+        stream = book.stream(StreamTerms(name="t", budget=BUDGET))
+        assert stream and early.head.seq == seq  # as it was when it was opened
+        with LedgerView(path) as view:
+            assert view.head == book.head
+            book.stream(StreamTerms(name="u", budget=BUDGET))
+            assert view.head == book.head
+    with Ledger(path) as book:
+        book.verify()
+    assert not [name for name in bytes_of(folder) if name.endswith(("-wal", "-shm"))]

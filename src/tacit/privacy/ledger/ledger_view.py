@@ -114,12 +114,14 @@ def _ring(path: Path, test: bool | None) -> KeyRing:
 def _opened(path: Path, folder: Path, busy_s: float) -> Engine:
     """The database itself, or a copy of it.
 
-    A copy is made where SQLite would have to create files beside the database that it cannot create or that the owner
-    could not use, and where the database has an older format.
+    A copy is made where SQLite would have to create files beside the database, which a reader cannot delete again (it
+    needs those of the write-ahead log, which exist while a writer has the database open), and where the database has an
+    older format.
     """
     try:
         writable = os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-        if not writable or os.geteuid() not in (0, path.stat().st_uid):
+        is_open = path.with_name(path.name + "-wal").exists()
+        if not (writable and is_open) or os.geteuid() not in (0, path.stat().st_uid):
             path = _copied(path, folder)
     except OSError as error:
         raise LedgerError(f"cannot read the ledger {path}: {error.strerror}; check its owner") from None
