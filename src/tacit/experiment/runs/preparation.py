@@ -83,6 +83,8 @@ class Preparation:
         there: tuple[str, ...] | None = None
         cap: Cap | None = None
         if stream is not None and book is not None:  # the data is private
+            if resume and not folder.finished:
+                charged_ledger.check_same(book, folder)
             if not folder.finished and (resume or not folder.has_run):
                 there = arrivals(stream, folder, until=goal, arrived=arrived)
                 goal = len(there) if goal is None and len(there) < len(stream) else goal
