@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -285,3 +286,15 @@ def test_a_folder_without_images_is_refused(tmp_path: Path, monkeypatch: pytest.
         facts = yaml.safe_load((tmp_path / made).read_text())
         assert facts["files"]["train"] == facts["name"] == "pets.v2"
         (tmp_path / made).unlink()
+
+
+def test_a_public_test_file_is_compared_too(visits: Path) -> None:
+    """Of private data as well; tasks to come have no test rows yet."""
+    (visits.parent / "test.csv").write_text(CSV.replace("feb,1", "jan,2"))
+    answers = Answers(label="label", task="month", person="patient", labels="0..1", tasks=("jan", "feb"), size=3)
+    place = write_template(visits, replace(answers, test="test.csv"))
+    found = {finding.what: finding for finding in check(place)}
+    assert "not compared" in found["labels"].says and found["test labels"].ok and found["test labels"].warns
+    assert found["test labels"].says == (
+        "task feb has no rows, the rows have jan; label 1 has no rows, the rows have 0, 2"
+    )

@@ -90,7 +90,10 @@ class Preparation:
                 goal = len(there) if goal is None and len(there) < len(stream) else goal
             if not folder.has_run:
                 refuse_spent(stream.info, book)
-        missing = "" if stream is None or folder.finished else refuse_unmatched(stream, goal)
+        missing = ""
+        if stream is not None and not folder.finished:
+            learned = min(folder.seed(seed).released(stream.info.tasks) for seed in config.seeds)
+            missing = refuse_unmatched(stream, goal, learned=learned)
         if folder.finished and arrived:
             raise ConfigError(
                 f"--arrived {arrived[0]}: all tasks that {folder.path} was begun with are learned, so nothing was read "

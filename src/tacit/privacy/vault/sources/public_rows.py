@@ -128,23 +128,25 @@ def _plural(noun: str, names: tuple[str, ...]) -> str:
     return noun if len(names) == 1 else f"{noun}s"
 
 
-def refuse_unmatched(stream: Stream, goal: int | None) -> str:
+def refuse_unmatched(stream: Stream, goal: int | None, *, learned: int = 0) -> str:
     """Refuses a public stream with tasks that no row matches.
 
     Args:
         stream: The stream.
         goal: How many tasks are to be learned; None: all.
+        learned: How many are learned already, whose rows may be gone.
 
     Returns:
-        What the user should know of labels that no row has; empty if all occur, or the stream is private.
+        What the user should know of labels that no row has; empty if all occur, the stream is private, or a task is
+        learned already.
 
     Raises:
         DataError: A task that is to be learned has no row with one of its labels.
     """
     missing = unmatched(stream)
-    if {task.name for task in stream.info.tasks[:goal]} & set(missing.tasks):
+    if {task.name for task in stream.info.tasks[learned:goal]} & set(missing.tasks):
         raise DataError(
             f"the declaration of {stream.info.name!r} does not match its public rows: {missing.said}; correct the "
             "declaration or the file, or learn the tasks that are there with --until"
         )
-    return f"in the public rows of {stream.info.name!r}, {missing.said}" if missing.labels else ""
+    return f"in the public rows of {stream.info.name!r}, {missing.said}" if missing.labels and not learned else ""
