@@ -14,7 +14,7 @@ import pytest
 from tacit import Budget, Ledger
 from tacit.errors import LedgerError
 from tacit.privacy.accounting.events import gaussian
-from tacit.privacy.ledger import LedgerView, StreamTerms
+from tacit.privacy.ledger import LedgerView, StreamTerms, ledger_view
 
 BUDGET = Budget(epsilon=8.0, delta=1e-5)
 WORK = {"holder": "h", "kind": "sums", "plan": {}}
@@ -201,3 +201,22 @@ def test_a_ledger_is_looked_at_beside_its_writer(path: Path, folder: Path) -> No
     with Ledger(path) as book:
         book.verify()
     assert not [name for name in bytes_of(folder) if name.endswith(("-wal", "-shm"))]
+
+
+def test_a_writer_that_begins_while_the_ledger_is_copied_is_no_roll_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy lacks what was written in between; it is made again."""
+    real, times = ledger_view._copied, []
+
+    def copied(*given: Path) -> Path:
+        found = real(*given)
+        if not times:
+            times.append(1)
+            with Ledger(path) as book:
+                book.stream(StreamTerms(name="t", budget=BUDGET))
+        return found
+
+    monkeypatch.setattr(ledger_view, "_copied", copied)
+    with LedgerView(path) as view:
+        assert {terms.name for _, terms in view.streams()} == {"s", "t"} and view.notes == ()

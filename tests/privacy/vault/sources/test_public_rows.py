@@ -42,7 +42,7 @@ def test_what_no_public_row_has_is_named(make: Any) -> None:
         refuse_unmatched(make(FACTS), None)
     assert "label dead has no rows" in refuse_unmatched(make(FACTS), 1)  # the other months may be to come
     fewer = FACTS | {"tasks": FACTS["tasks"][::-1]}
-    with pytest.raises(DataError, match="tasks? mar"):
+    with pytest.raises(DataError, match=r"tasks? mar"):
         refuse_unmatched(make(fewer), 3, learned=0)
     assert refuse_unmatched(make(fewer), 3, learned=2) == ""  # rows of learned months may be gone
     assert unmatched(make(FACTS | {"labels": ["well", "sick", "ill"], "tasks": FACTS["tasks"][:2]})) == Unmatched()
