@@ -65,6 +65,24 @@ def is_own(name: str) -> bool:
     return ".py:" in name
 
 
+def raised_by(error: BaseException, made: object) -> bool:
+    """Whether code of a user's own class was running when an error was raised.
+
+    Args:
+        error: The error.
+        made: An instance of a class, which may be tacit's own.
+    """
+    own = {
+        one.__module__ for one in type(made).__mro__ if one.__module__.partition(".")[0] not in ("tacit", "builtins")
+    }
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_globals.get("__name__") in own:
+            return True
+        frame = frame.tb_next
+    return False
+
+
 def from_file(reference: str, what: str, error: type[TacitError]) -> Any:
     """Executes a Python file and returns one of its attributes.
 

@@ -47,6 +47,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
+def accuracy_percent(value: float) -> str:
+    """An accuracy as it is printed, from 0 to 100 %."""
+    return f"{within_bounds(value):.1%}"
+
+
+def within_bounds(accuracy: float) -> float:
+    """An accuracy, from 0 to 1; one of a charged query has noise and can lie outside. NaN is unchanged."""
+    return accuracy if math.isnan(accuracy) else min(1.0, max(0.0, accuracy))
+
+
 def install(extra: str) -> str:
     """How to install an optional dependency; tacit is not on a package index, so it is installed from its folder."""
     return f"pip install '.[{extra}]' in tacit's folder"

@@ -44,7 +44,7 @@ SENTENCES = {
     f"{RUN} --set learner.noise=nan": "learner.noise must be a finite number, got 'nan'",
     f"{RUN} --set learner.clip=inf": "learner.clip must be a finite number, got 'inf'",
     f"{RUN} --set learner.batch=0": "batch must be a finite number > 0, got 0",
-    f"{RUN} --set learner.lr=1e9": "lr must be a finite number with 0 < lr ≤ 1000, got 1000000000.0",
+    f"{RUN} --set learner.lr=1e9": "learner.lr must be a finite number with 0 < learner.lr ≤ 1000, got 1000000000.0",
     f"{RUN} --epsilon 1 --set budget.epsilon=2": "--epsilon 1 and --set budget.epsilon=2 contradict each other",
     f"{RUN} --method DPER --set learner=DPCL": "--method DPER and --set learner=DPCL contradict each other",
     f"{RUN} --seeds 1 --set seeds=[3]": "--seeds 1 and --set seeds=[3] contradict each other; omit one of them",
@@ -80,6 +80,15 @@ SENTENCES = {
     "budget epsilon --rate 0.1 --noise 1 --steps 10000000000000000": "steps must be at most",
     "budget noise --rate 0.1 --epsilon nan --steps 10": "epsilon must be a finite number > 0, got nan; 1 is a common",
     "budget stream --tasks 99999999999999999999 --per-person 1 --epsilon 1": "tasks must be a whole number from 1 to",
+    "budget stream --tasks 12 --per-person 40 --epsilon 1": "--per-person must be between 1 and the 12 tasks",
+    f"{RUN} --set learner.lr=-1": "learner.lr must be a finite number with 0 < learner.lr ≤ 1000, got -1",
+    f"{RUN} --set learner.lr=abc": "learner.lr must be a number",
+    f"{RUN} --epsilon nan": "budget.epsilon must be a finite number > 0, got nan; 1 is a common choice",
+    f"{RUN} --epsilon inf": "budget.epsilon must be a finite number > 0, got inf; 1 is a common choice",
+    f"{RUN} --set model.netwrk=mlp": "model.netwrk = 'mlp' is not a setting of tabular_mlp; did you mean network?",
+    f"{RUN} --set model.backbone=scattering": "did you mean data.features?",
+    "certificate verify visits.csv": "visits.csv is not a certificate (not JSON)",
+    f"{RUN} --method AGEM": "use a learner that is private (such as DPCL, DPER or NaiveDPSGD), or public data",
     "audit label-space --epsilon 1e10": "ε = 1e+10 allows an advantage near 1",
     "audit label-space --seed -1": "seed must be a whole number ≥ 0, got -1",
     "audit replacement-cascade --runs 100000000000000": "runs must be from 100 to 10,000,000",
@@ -229,4 +238,7 @@ def test_the_words_that_stopped_readers() -> None:
     )
     for words in ("Say which", "says whose", "Of the tuner", "In their place"):
         assert words not in told
+    assert "--look always exits with 0, so that the exit code reveals nothing" in " ".join(
+        tacit("data", "check", "--help").output.replace("│", " ").split()
+    )
     assert "1 task declared" in tacit("data", "check", "visits.yaml").output

@@ -13,6 +13,7 @@ from tacit.experiment.progress import Event
 from tacit.experiment.runs.run_summary import RunSummary
 from tacit.experiment.sweeps.table import show
 from tacit.metrics import Summary as Spread
+from tacit.words import accuracy_percent
 
 STORY = (
     Event(kind="notice", name="this run is charged to [data].ledger"),
@@ -103,6 +104,18 @@ def test_the_table_says_what_people_ask() -> None:
 @pytest.mark.parametrize("key", ["average_accuracy", "lca", "forgetting"])
 def test_what_was_not_measured_is_said(key: str) -> None:
     assert "not measured" in table(**{key: None})
+
+
+def test_a_noisy_accuracy_is_printed_within_its_bounds() -> None:
+    """A charged query can lie outside; a forgetting below 0 is a gain."""
+    found = table(average_accuracy=figure(-0.489), forgetting=figure(-0.2), accuracy_noise=0.6)
+    assert "0.0% ± 1.0%" in found and "-48.9%" not in found and "-20.0%" in found
+    assert "printed within 0–100 %, and in metrics.json and accuracy.csv as released" in " ".join(found.split())
+    assert [accuracy_percent(value) for value in (-0.1, 0.5, 1.3)] == ["0.0%", "50.0%", "100.0%"]
+    file = io.StringIO()
+    with display(Console(file=file, width=140, markup=False, highlight=False), quiet=False) as progress:
+        progress(Event(kind="task", seed=3, tasks=2, name="june", accuracy=-0.489, epsilon=0.5))
+    assert "accuracy on tasks so far 0.0%" in file.getvalue()
 
 
 def test_no_privacy_is_said() -> None:

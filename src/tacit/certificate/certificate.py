@@ -84,6 +84,10 @@ class Certificate(Contents):
             raise CertificateError(f"cannot read the certificate {path}: {error.strerror}") from None
         except ValidationError as error:
             first = error.errors()[0]
+            if first["type"] == "json_invalid":
+                raise CertificateError(
+                    f"{path} is not a certificate (not JSON); give a certificate.json, or the folder of a release"
+                ) from None
             where = ".".join(str(step) for step in first["loc"]) or "the file"
             raise CertificateError(
                 f"{path} is not a certificate of tacit: {where}: {first['msg']}; ask its issuer for the original"

@@ -57,7 +57,7 @@ def load_config(target: str, sets: list[str]) -> Config | Accumulation | Sweep:
     """
     values = plain(target)
     if values.get("kind") != "sweep":
-        _report_dropped_settings(values, sets)
+        _report_dropped_settings(target, values, sets)
         return load(target, sets)
     sweep = load_sweep(target, [], sets)
     if named_learner(parsed(sets)) is None or sweep.reference is not None:
@@ -72,7 +72,7 @@ def load_base_config(target: str, sets: list[str]) -> Config | Accumulation | Sw
     if values.get("kind") != "sweep":
         return load_config(target, sets)
     base = _base_values(values)
-    _report_dropped_settings(base, sets)
+    _report_dropped_settings(target, base, sets)
     return load(base, sets)
 
 
@@ -82,12 +82,12 @@ def load_sweep(target: str, grid: list[str], sets: list[str]) -> Sweep:
     values = plain(target)
     changes = parsed(sets)
     if values.get("kind") != "sweep":
-        _report_dropped_settings(values, sets)
+        _report_dropped_settings(target, values, sets)
         base = override(values, changes)
         values = {"kind": "sweep", "name": f"{base.get('name', target)}-sweep", "base": base, "grid": points}
     else:
         base = _base_values(values)
-        _report_dropped_settings(base, sets)
+        _report_dropped_settings(target, base, sets)
         if name := named_learner(changes):
             values = with_learner(values, name)
         if "learner.method" in points or "learner" in points:
@@ -143,11 +143,15 @@ def _base_values(sweep: dict[str, Any]) -> dict[str, Any]:
     return sweep["base"] if isinstance(sweep["base"], dict) else plain(sweep["base"])
 
 
-def _report_dropped_settings(values: dict[str, Any], sets: list[str]) -> None:
-    """Prints which settings of a preset the chosen learner does not have."""
+def _report_dropped_settings(target: str, values: dict[str, Any], sets: list[str]) -> None:
+    """Prints which settings that the user wrote to a file the chosen learner does not have.
+
+    Settings of presets, declarations and run folders are defaults, and are dropped in silence; those of `--set` are
+    refused when the configuration is checked."""
     changes = parsed(sets)
-    if (name := named_learner(changes)) and (dropped := left_out(values, changes)):
-        err.print(f"{name} has no setting {', '.join(dropped)}: ignored", style="dim")
+    written = Path(target).is_file() and values.get("data", {}).get("source") != str(Path(target).absolute())
+    if written and (name := named_learner(changes)) and (dropped := left_out(values, changes)):
+        err.print(f"{name} has no setting {', '.join(dropped)}: what {target} says of it is not used", style="yellow")
 
 
 def _refuse_contradiction(option: str, key: str, value: Any, sets: list[str]) -> None:

@@ -18,7 +18,7 @@ from tacit.errors import TacitError, is_out_of_memory
 UNEXPECTED = 3
 """Exit code after an error that is a bug in tacit."""
 TRACEBACK = "TACIT_TRACEBACK"
-"""Environment variable: set to 1, unexpected errors print their traceback."""
+"""Environment variable: set to 1, unexpected errors, and those of a user's own code, print their traceback."""
 OUT_OF_MEMORY = "not enough memory; use a smaller model, batch or file"
 
 # Markup is off, so that [brackets] in paths and messages are printed unchanged. Colours are set by style.
@@ -46,6 +46,8 @@ class CommandGroup(TyperGroup):
         except KeyboardInterrupt:
             _exit_interrupted()
         except TacitError as error:
+            if error.__cause__ is not None and os.environ.get(TRACEBACK) == "1":
+                traceback.print_exc()
             _fail(str(error), 1)
         except OSError as error:
             _fail(_os_error_message(error), 1)

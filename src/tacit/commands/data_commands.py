@@ -89,13 +89,16 @@ def check_data(
     look: Annotated[
         bool,
         typer.Option(
-            "--look", help="For the owner only: also show how private cells are read. Do not share the output."
+            "--look",
+            help="For the owner only: also show how private cells are read. Do not share the output. --look always "
+            "exits with 0, so that the exit code reveals nothing.",
         ),
     ] = False,
 ) -> None:
     """Check a named data set, or a declaration and its files.
 
-    Private values and counts are not shown, unless the owner gives --look; the exit code is then 0.
+    Private values and counts are not shown, unless the owner gives --look. Declared tasks and labels are compared with
+    the rows of public files only.
     """
     from tacit.data.benchmarks.named import NAMED
     from tacit.experiment.owner.declaration_check import check
@@ -107,7 +110,8 @@ def check_data(
         out.print_json(data=[asdict(row) for row in rows])
     else:
         for row in rows:
-            mark, style = ("ok ", "green") if row.ok else ("failed ", "red")
+            passed_mark = ("warning ", "yellow") if row.warns else ("ok ", "green")
+            mark, style = passed_mark if row.ok else ("failed ", "red")
             out.print(Text.assemble((mark, style), f"{row.what}: {row.says}"))
     passed = all(row.ok for row in rows)
     if look:
@@ -117,8 +121,10 @@ def check_data(
     if not passed:
         raise typer.Exit(1)
     if source not in NAMED and not as_json:
-        ledger = Path(source).with_suffix(".ledger")
-        out.print(f"next: tacit run {shlex.quote(source)} --ledger {shlex.quote(str(ledger))}")
+        from tacit.data.declared.declaration import Declaration
+
+        ledger = f" --ledger {shlex.quote(str(Path(source).with_suffix('.ledger')))}"
+        out.print(f"next: tacit run {shlex.quote(source)}{'' if Declaration.load(source).public else ledger}")
 
 
 def _show_private_cells(source: str) -> None:

@@ -28,7 +28,8 @@ def _check_delimiter(text: str) -> str:
 def declare(
     file: Annotated[Path, typer.Argument(help="CSV, Parquet, .npz, or a folder of images.")],
     output: Annotated[
-        Path | None, typer.Option("--out", help="The declaration file. Default: FILE with the ending .yaml.")
+        Path | None,
+        typer.Option("--out", help="The declaration file. Default: beside the data, FILE with the ending .yaml."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask no questions; facts not given are left to fill in.")] = False,
     label: Annotated[str | None, typer.Option(help="The label column.")] = None,
@@ -63,7 +64,15 @@ def declare(
     tacit data declare visits.csv
     tacit data declare visits.csv --yes --tasks 2026-01..2026-12 --labels well,sick --size 200
     """
-    from tacit.experiment.owner.template import column_names, is_csv, protecting, still_open, suggest, write_template
+    from tacit.experiment.owner.template import (
+        column_names,
+        is_csv,
+        left_out,
+        protecting,
+        still_open,
+        suggest,
+        write_template,
+    )
 
     names = column_names(file, delimiter, encoding)
     suggested = suggest(names)
@@ -88,6 +97,12 @@ def declare(
     else:
         answers = protecting(answers, unit or ("record" if person is None else "person"))
     path = write_template(file, answers, output)
+    for column in left_out(file, names, answers):
+        out.print(
+            f"column {column} looks like an identifier, so it is not among the features: name it with --person, or "
+            f"list the features in {path}",
+            style="yellow",
+        )
     missing = still_open(names, answers)
     step = f"fill in {', '.join(missing)}, then run" if missing else "next"
     out.print(f"wrote {path}; {step}: tacit data check {shlex.quote(str(path))}")

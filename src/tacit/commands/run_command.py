@@ -15,7 +15,7 @@ from tacit.commands.options import Epsilon, Json, Method, Processes, Quiet, RunL
 from tacit.commands.report_command import Report, draw_report
 from tacit.commands.sweep_command import folder_name, show_cells
 from tacit.errors import ConfigError
-from tacit.words import counted
+from tacit.words import accuracy_percent, counted
 
 if TYPE_CHECKING:
     from tacit.experiment.config.config import Accumulation, Config, Sweep
@@ -39,18 +39,23 @@ def run(
         Path | None, typer.Option(help="With --resume: the present path of the declaration of your data.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TASK", help="Stop after this task; --resume continues later.")
+        str | None,
+        typer.Option(
+            metavar="TASK",
+            help="For a stream with a last task: learn up to this one and stop; --resume continues later.",
+        ),
     ] = None,
     arrived: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TASK",
-            help="For private data in a file that grows: confirm that the rows of this task are now complete. tacit "
-            "never counts rows to find out.",
+            help="With --resume, for private data in a file that grows: confirm that all rows of this task are in the "
+            "file, since tacit never counts rows. It is learned then.",
         ),
     ] = None,
     tasks: Annotated[
-        int | None, typer.Option(min=1, help="For an endless stream: stop after this many tasks in total.")
+        int | None,
+        typer.Option(min=1, help="For an endless stream, which has no last task: stop after this many tasks in total."),
     ] = None,
     accept_large_delta: Annotated[
         bool,
@@ -78,6 +83,7 @@ def run(
     from tacit.commands.arguments import load_config, settings_from_options
     from tacit.experiment.config.config import Accumulation, Sweep
     from tacit.experiment.config.endless_config import Endless
+    from tacit.experiment.config.loading import preset_names
     from tacit.experiment.display import display
     from tacit.experiment.progress import Stopped
     from tacit.experiment.runs.endless import run_endless
@@ -86,10 +92,15 @@ def run(
     from tacit.experiment.sweeps.table import show
 
     settings = settings_from_options(sets, method, epsilon, seeds, accept_large_delta=accept_large_delta)
+    if resume and folder is None and not Path(target).exists() and target.removesuffix(".yaml") not in preset_names():
+        raise ConfigError(f"there is no file or run folder {target} to resume; check the path")
     config = load_config(target, settings)
     path = _run_folder(target, config, folder, resume=resume)
     if resume and not Path(path).exists():
         raise ConfigError(f"there is no run at {path} to resume; check the path, or omit --resume to start a run")
+    if not resume and (Path(path) / "config.yaml").is_file():
+        other = "" if folder is None else ", or pass another folder with --out"
+        raise ConfigError(f"{path} has a run; continue it with `tacit run {shlex.quote(str(path))} --resume`{other}")
     _check_applicable(target, config, until=until, arrived=arrived, tasks=tasks, moved=moved or data is not None)
     with resume_hint(f"resume with: tacit run {shlex.quote(str(path))} --resume"):
         if isinstance(config, Sweep):
@@ -150,8 +161,10 @@ def _check_applicable(
 ) -> None:
     """Refuses options that this kind of configuration does not have."""
     kind = f"and {target} has kind {config.kind!r}"
+    if tasks is not None and config.kind == "run":
+        raise ConfigError(f"--tasks {tasks} is for an endless stream, and this stream is finite: use --until TASK")
     if tasks is not None and config.kind != "endless":
-        raise ConfigError(f"--tasks {tasks} is for an endless stream, {kind}; use --until, or set data.tasks")
+        raise ConfigError(f"--tasks {tasks} is for an endless stream, {kind}; omit it")
     if until is not None and config.kind != "run":
         raise ConfigError(f"--until {until} is for a single run, {kind}; omit it")
     if arrived and config.kind != "run":
@@ -195,7 +208,9 @@ def _show_standing(standing: "EndlessStatus", *, as_json: bool) -> None:
     if as_json:
         facts = {**asdict(standing), "folder": str(standing.folder), "release": str(standing.release)}
         return out.print_json(data=facts, allow_nan=False)
-    accuracy = "" if standing.accuracy is None else f", accuracy on the last tasks {standing.accuracy:.1%}"
+    accuracy = (
+        "" if standing.accuracy is None else f", accuracy on the last tasks {accuracy_percent(standing.accuracy)}"
+    )
     certified = "no finite ε certified" if standing.epsilon is None else f"certified ε {standing.epsilon:.3g}"
     out.print(f"{counted(standing.learned, 'task')} learned{accuracy}, {certified}")
     out.print(f"last release: {standing.release}")

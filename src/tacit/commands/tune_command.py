@@ -16,6 +16,7 @@ from tacit.commands.ledger_access import ask_unit_cap
 from tacit.commands.options import Epsilon, Json, Method, Quiet, RunLedger, Seeds, Sets, Target, UnitCap
 from tacit.commands.sweep_command import folder_name
 from tacit.errors import ConfigError
+from tacit.words import accuracy_percent
 
 if TYPE_CHECKING:
     from tacit.experiment.tuning.search import TuningResult
@@ -140,7 +141,7 @@ def _show(tuned: "TuningResult", path: Path, *, as_json: bool) -> None:
     for key, value in tuned.settings.items():
         out.print(f"{key}: {value}")
     if tuned.score is not None:
-        out.print(f"score: {tuned.score:.1%}")
+        out.print(f"score: {accuracy_percent(tuned.score)}")
     if tuned.config.tuned.how == "private":
         out.print(f"\ntask 1 is learned and released; learn the others with: tacit run {path} --resume")
     else:

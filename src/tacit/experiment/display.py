@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from tacit.experiment.progress import Event, OnEvent, ignore
-from tacit.words import counted
+from tacit.words import accuracy_percent, counted
 
 NOT_PRIVATE = "not private"
 
@@ -95,7 +95,7 @@ def _task(event: Event) -> str:
 
 def _results(event: Event) -> str:
     """The results after a task of an endless stream."""
-    accuracy = [] if event.accuracy is None else [f"accuracy on the last tasks {event.accuracy:.1%}"]
+    accuracy = [] if event.accuracy is None else [f"accuracy on the last tasks {accuracy_percent(event.accuracy)}"]
     reads = [] if event.read is None else [f"{event.read:,.0f} reads"]
     remembered = [] if event.remembered is None else [f"{event.remembered:,.0f} records remembered"]
     return ", ".join(accuracy + reads + remembered)
@@ -111,7 +111,7 @@ def _print_line(console: Console, event: Event) -> None:
         what = counted(event.tasks, "task") if event.tasks else "learning from an endless stream"
         console.print(f"seed {event.seed}: {what}{after}")
     elif event.kind == "task":
-        accuracy = "" if event.accuracy is None else f", accuracy on tasks so far {event.accuracy:.1%}"
+        accuracy = "" if event.accuracy is None else f", accuracy on tasks so far {accuracy_percent(event.accuracy)}"
         named = f"{_task(event)} {event.name} released{accuracy}"
         line = Text(f"seed {event.seed}: {named if event.tasks else f'{event.name} released, {_results(event)}'}")
         if epsilon := _epsilon(event):

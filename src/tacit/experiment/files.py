@@ -84,6 +84,17 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def read_written(path: Path) -> Plain:
+    """The configuration that a run wrote to its folder."""
+    try:
+        found = read(path)
+    except ConfigError:
+        found = {}
+    if not all(isinstance(found.get(key), kind) for key, kind in (("name", str), ("data", dict), ("learner", dict))):
+        raise ConfigError(f"{path} was changed or is damaged; restore it from a backup of the folder")
+    return found
+
+
 def read(path: Path, expected: str = "a configuration is a mapping such as 'name: …'") -> Plain:
     """The content of a YAML file; `expected` tells the user what it should be."""
     try:

@@ -114,7 +114,7 @@ def test_missing_data_names_the_command_and_the_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="tacit data fetch mnist") as error:
         load("mnist", tmp_path)
     assert str(tmp_path / "mnist") in str(error.value)
-    with pytest.raises(DataError, match=r"features\.parquet.* by hand"):
+    with pytest.raises(DataError, match=rf"put its files \(.*features\.parquet\) in {tmp_path}/wisdm, or point"):
         load("wisdm", tmp_path)
 
 

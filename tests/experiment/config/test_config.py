@@ -59,7 +59,7 @@ WRONG = {
     "data.scenario=permute": "data.scenario = 'permute' is not a scenario; did you mean permuted",
     "data.classes_per_task=2": "data.classes_per_task = 2 is not a setting of the scenario 'permuted'",
     "data.held=-1": "data.held = -1 is out of range: should be greater than or equal to 0",
-    "budget.epsilon=0": "budget.epsilon = 0 is out of range: should be greater than 0",
+    "budget.epsilon=0": "budget.epsilon must be a finite number > 0, got 0; 1 is a common choice",
     "budget.adjacency=add": "budget.adjacency must be one of .*, got 'add'; did you mean add-or-remove",
     "bugdet.epsilon=1": "bugdet = .* is not a key of a configuration; did you mean budget?",
     "evaluation.test=pubic": "evaluation.test must be one of .*, got 'pubic'; did you mean public",

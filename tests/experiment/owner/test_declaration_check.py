@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from tacit.data.benchmarks.named import NAMED
 from tacit.data.declared.declaration import Declaration
 from tacit.errors import DataError
 from tacit.experiment.owner.declaration_check import check
-from tacit.experiment.owner.template import Answers, column_names, suggest, write_template
+from tacit.experiment.owner.template import Answers, column_names, identifiers, suggest, write_template
 from tacit.privacy.vault.sources.declared import open_declared
 
 CSV = "age,patient,month,label\n31,p-secret,jan,0\n32,p-other,feb,1\n"
@@ -162,7 +163,9 @@ def test_column_names_of_every_kind_of_file(tmp_path: Path, visits: Path) -> Non
     np.savez(tmp_path / "a.npz", x=np.eye(2), y=np.ones(2))
     assert column_names(tmp_path / "a.npz") == ("x", "y")
     assert column_names(visits) == ("age", "patient", "month", "label")
-    assert column_names(tmp_path) == ()
+    (tmp_path / "pets" / "cat").mkdir(parents=True)
+    (tmp_path / "pets" / "cat" / "1.JPG").touch()
+    assert column_names(tmp_path / "pets") == ()
     with pytest.raises(DataError, match="there is no"):
         column_names(tmp_path / "none.csv")
     np.save(tmp_path / "emb.npy", np.eye(2))
@@ -173,7 +176,8 @@ def test_column_names_of_every_kind_of_file(tmp_path: Path, visits: Path) -> Non
 
 
 def test_a_folder_template_asks_for_a_shape(tmp_path: Path) -> None:
-    (tmp_path / "pets").mkdir()
+    (tmp_path / "pets" / "a" / "cat").mkdir(parents=True)
+    (tmp_path / "pets" / "a" / "cat" / "1.png").touch()
     place = write_template(tmp_path / "pets", Answers(labels="cat,dog", tasks=("a", "b"), size=5))
     facts = yaml.safe_load(place.read_text())
     assert (facts["shape"], facts["labels"]) == ([3, 32, 32], ["cat", "dog"])
@@ -185,14 +189,112 @@ def test_a_wrong_declaration_is_checked_part_by_part(visits: Path) -> None:
     place = write_template(visits, facts)
     found = {finding.what: finding for finding in check(place)}
     assert (found["declaration"].ok, found["train"].ok, found["test"].ok) == (True, False, False)
-    assert "'patient' holds texts" in found["train"].says and "there is no" in found["test"].says
+    assert "'month' holds texts" in found["train"].says and "there is no" in found["test"].says
 
 
 def test_what_can_be_said_of_texts_without_a_look(visits: Path) -> None:
     """The names of the columns that are read as numbers, the same whatever is in them."""
     place = write_template(visits, Answers(label="label", labels="0..1", tasks=("jan",), size=3))
     before = {finding.what: finding for finding in check(place)}["features"]
-    assert before.ok and "3 columns read as numbers: age, patient, month; " in before.says
+    assert before.ok and "2 columns read as numbers: age, month; " in before.says
     assert "list a text column's values under `categories`" in before.says and "--look" in before.says
     visits.write_text("age,patient,month,label\n1,2,3,0\n")
     assert {finding.what: finding for finding in check(place)}["features"] == before
+
+
+PUBLIC = "age,month,label\n" + "".join(f"{n},jan,{n % 2}\n" for n in range(20))
+
+
+def test_public_rows_are_compared_with_the_declaration(visits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it matches, in part, or all: the check says so by name, and a run refuses what it cannot learn."""
+    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.chdir(visits.parent)
+    visits.write_text(PUBLIC)
+    place = visits.with_suffix(".yaml")
+    out = ("--out", "r", "--quiet", "--set", "learner.steps=1", "--set", "learner.batch=4")
+
+    def declared(labels: str, *tasks: str) -> Path:
+        place.unlink(missing_ok=True)
+        answers = Answers(label="label", task="month", labels=labels, tasks=tasks, size=20, public=True)
+        return write_template(visits, answers)
+
+    said = tacit("check", declared("well,sick", "2026-01"))
+    assert said.exit_code == 1
+    assert "failed labels: task 2026-01 has no rows, the rows have jan; labels well, sick have no rows" in said.output
+    run = CliRunner().invoke(app, ["run", str(place), *out])
+    assert run.exit_code == 1 and "task 2026-01 has no rows" in run.stderr and not Path("r").exists()
+    said = tacit("check", declared("0..2", "jan"))
+    assert said.exit_code == 0 and "warning labels: label 2 has no rows, the rows have 0, 1" in said.output
+    run = CliRunner().invoke(app, ["run", str(place), *[word for word in out if word != "--quiet"]])
+    assert run.exit_code == 0 and "in the public rows of 'visits', label 2 has no rows" in run.stderr
+    said = tacit("check", declared("0..1", "jan"))
+    assert said.exit_code == 0 and "ok labels: every declared task and label occurs" in said.output
+    assert "next: tacit run" in said.output and "--ledger" not in said.output  # public data needs none
+
+
+def test_private_rows_are_not_compared_and_it_says_so(visits: Path) -> None:
+    place = write_template(visits, Answers(label="label", task="month", labels="a,b", tasks=("may",), size=3))
+    said = tacit("check", place)
+    assert said.exit_code == 0 and "--ledger" in said.output
+    assert "not compared with the rows, which are private; --look shows the owner" in said.output.replace("\n", " ")
+
+
+def test_a_column_that_looks_like_an_identifier_is_no_feature_unseen(visits: Path) -> None:
+    names = (
+        "id",
+        "pid",
+        "PatientID",
+        "visit_id",
+        "SSN",
+        "Name",
+        "subject",
+        "recordId",
+        "age",
+        "width",
+        "valid",
+        "humid",
+    )
+    assert identifiers(names) == names[:8]
+    visits.write_text("pid,age,bp,month,label\n1,31,120,jan,0\n")
+    said = tacit("declare", visits, "--yes", "--labels", "0..1", "--tasks", "jan", "--size", 5)
+    assert (
+        "column pid looks like an identifier, so it is not among the features: name it with --person, or list the "
+        in (" ".join(said.output.split()))
+    )
+    text = visits.with_suffix(".yaml").read_text()
+    assert "Left out, as their names look like identifiers: pid." in text
+    assert Declaration.load(visits.with_suffix(".yaml")).features == ("age", "bp")
+    visits.with_suffix(".yaml").unlink()
+    said = tacit("declare", visits, "--yes", "--labels", "0..1", "--tasks", "jan", "--size", 5, "--person", "pid")
+    assert "looks like" not in said.output and "features: others" in visits.with_suffix(".yaml").read_text()
+
+
+def test_a_folder_without_images_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    empty, tables, pets = (tmp_path / name for name in ("empty", "tables", "pets.v2"))
+    for folder in (empty, tables, pets / "cat"):
+        folder.mkdir(parents=True)
+    (tables / "visits.csv").write_text(CSV)
+    for folder in (empty, tables):
+        said = CliRunner().invoke(app, ["data", "declare", str(folder), "--yes"])
+        assert said.exit_code == 1 and f"{folder} has no images such as .png or .jpg in subfolders" in said.stderr
+        assert not folder.with_suffix(".yaml").exists()
+    assert f"to declare a table, give its file: {tables / 'visits.csv'}" in said.stderr
+    (pets / "cat" / "1.png").touch()
+    for path, made in ((pets, "pets.v2.yaml"), (pets / "cat" / "..", "pets.v2.yaml")):
+        assert tacit("declare", path, "--yes").exit_code == 0
+        facts = yaml.safe_load((tmp_path / made).read_text())
+        assert facts["files"]["train"] == facts["name"] == "pets.v2"
+        (tmp_path / made).unlink()
+
+
+def test_a_public_test_file_is_compared_too(visits: Path) -> None:
+    """Of private data as well; tasks to come have no test rows yet."""
+    (visits.parent / "test.csv").write_text(CSV.replace("feb,1", "jan,2"))
+    answers = Answers(label="label", task="month", person="patient", labels="0..1", tasks=("jan", "feb"), size=3)
+    place = write_template(visits, replace(answers, test="test.csv"))
+    found = {finding.what: finding for finding in check(place)}
+    assert "not compared" in found["labels"].says and found["test labels"].ok and found["test labels"].warns
+    assert found["test labels"].says == (
+        "task feb has no rows, the rows have jan; label 1 has no rows, the rows have 0, 2"
+    )

@@ -168,7 +168,10 @@ def test_private_data_needs_a_ledger_and_one_seed(tmp_path: Path) -> None:
 
 def test_a_method_that_is_not_private_is_refused_for_private_data_before_anything_is_charged(tmp_path: Path) -> None:
     private, config = partial(make_blobs, public=False), make_config(repeatable_noise=False, learner={"method": "AGEM"})
-    with pytest.raises(ConfigError, match=r"AGEM is not private, and the stream 'blobs' is.*allow_unsafe = true"):
+    with pytest.raises(
+        ConfigError,
+        match=r"AGEM is not private.*; use a learner that is private .*docs/privacy",
+    ):
         run(config, tmp_path / "r", stream=private, ledger=tmp_path / "l")
     assert not (tmp_path / "r").exists() and not (tmp_path / "l").exists()
     with Ledger(tmp_path / "l") as ledger:

@@ -70,3 +70,10 @@ def test_files_that_are_no_space(tmp_path: Path) -> None:
         (tmp_path / "s.yaml").write_text(content)
         with pytest.raises(ConfigError, match=words):
             Space.of(tmp_path / "s.yaml")
+
+
+def test_a_list_is_told_both_ways_to_write_it() -> None:
+    with pytest.raises(ConfigError) as error:
+        Space.of({"learner.lr": [1, 2]})
+    said = "write learner.lr: {low: 1, high: 2} for the numbers between two ends, or learner.lr: {choices: [1, 2]} for"
+    assert said in str(error.value)

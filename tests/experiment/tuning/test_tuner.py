@@ -206,3 +206,29 @@ def test_settings_of_a_seed_are_its_own(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean lr"):
         run(config(per_seed=[{"learner.lrr": 1}]), tmp_path / "wrong", stream=make_blobs)
     assert not (tmp_path / "wrong").exists()
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        ({"learner.lrr": {"low": 0.1, "high": 1}}, "learner.lrr is not a key .*; did you mean learner.lr?"),
+        ({"lr": {"low": 0.1, "high": 1}}, "lr is not a key of this run's configuration"),
+        ({"learner.lr": {"low": -1, "high": 1}}, "learner.lr must be a finite number .*, got -1"),
+        ({"learner.lr": {"choices": [0.1, "x"]}}, "learner.lr must be a number.*, got 'x'"),
+    ],
+)
+@pytest.mark.parametrize("how", ["public-proxy", "private"])
+def test_a_space_that_does_not_fit_is_refused_before_the_first_trial(
+    how: Any, space: Any, said: str, tmp_path: Path
+) -> None:
+    def opened(seed: int) -> Stream:
+        raise AssertionError("a stream was opened")
+
+    with pytest.raises(ConfigError, match=said):
+        tune(config(), space, tmp_path / "t", how=how, trials=1, stream=opened)
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_key_of_another_choice_in_the_space_is_none_too_many() -> None:
+    both = {"learner.method": {"choices": ["DPCL"]}, "learner.memory_batch": {"low": 4, "high": 9}}
+    tuner.check_keys(Space.of(both), config())

@@ -14,7 +14,7 @@ import pytest
 from tacit import Budget, Ledger
 from tacit.errors import LedgerError
 from tacit.privacy.accounting.events import gaussian
-from tacit.privacy.ledger import LedgerView, StreamTerms
+from tacit.privacy.ledger import LedgerView, StreamTerms, ledger_view
 
 BUDGET = Budget(epsilon=8.0, delta=1e-5)
 WORK = {"holder": "h", "kind": "sums", "plan": {}}
@@ -178,3 +178,45 @@ def test_what_is_no_ledger_is_one_sentence(tmp_path: Path, content: bytes | None
         LedgerView(place)
     assert "\n" not in str(caught.value)
     assert place.is_dir() or place.read_bytes() == content
+
+
+def test_nothing_is_left_beside_a_ledger_that_was_looked_at(path: Path, folder: Path) -> None:
+    before = bytes_of(folder)
+    for _ in range(2):
+        with LedgerView(path) as view:
+            assert view.head.seq > 1
+    assert bytes_of(folder) == before
+
+
+def test_a_ledger_is_looked_at_beside_its_writer(path: Path, folder: Path) -> None:
+    """Also one that begins to write, or closes, while it is looked at."""
+    with LedgerView(path) as early, Ledger(path) as book:
+        seq = early.head.seq
+        stream = book.stream(StreamTerms(name="t", budget=BUDGET))
+        assert stream and early.head.seq == seq  # as it was when it was opened
+        with LedgerView(path) as view:
+            assert view.head == book.head
+            book.stream(StreamTerms(name="u", budget=BUDGET))
+            assert view.head == book.head
+    with Ledger(path) as book:
+        book.verify()
+    assert not [name for name in bytes_of(folder) if name.endswith(("-wal", "-shm"))]
+
+
+def test_a_writer_that_begins_while_the_ledger_is_copied_is_no_roll_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy lacks what was written in between; it is made again."""
+    real, times = ledger_view._copied, []
+
+    def copied(*given: Path) -> Path:
+        found = real(*given)
+        if not times:
+            times.append(1)
+            with Ledger(path) as book:
+                book.stream(StreamTerms(name="t", budget=BUDGET))
+        return found
+
+    monkeypatch.setattr(ledger_view, "_copied", copied)
+    with LedgerView(path) as view:
+        assert {terms.name for _, terms in view.streams()} == {"s", "t"} and view.notes == ()

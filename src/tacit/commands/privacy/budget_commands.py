@@ -153,7 +153,7 @@ def stream(
     if steps is not None:
         _check_range(steps=steps)
     if not 1 <= per_person <= tasks:
-        raise PlanError(f"per-person must be between 1 and the {tasks} tasks of the stream, got {per_person}")
+        raise PlanError(f"--per-person must be between 1 and the {tasks} tasks of the stream, got {per_person}")
     if (rate is None) != (steps is None):
         raise PlanError("give both --rate and --steps for tasks of gradient steps, or neither for one release per task")
     total = Budget(epsilon=epsilon, delta=delta, unit=Unit.PERSON, adjacency=adjacency)

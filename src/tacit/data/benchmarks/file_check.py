@@ -32,6 +32,8 @@ class CheckResult:
     ok: bool
     says: str
     """One sentence for the user."""
+    warns: bool = False
+    """Whether it may be a mistake, though the data can be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,7 @@ def listing(root: Path | str | None = None) -> tuple[ListedSet, ...]:
     for name, known in NAMED.items():
         folder = find(name, root)
         found = None if folder is None else str(folder) if known.files else "scikit-learn"
-        remedy = way_out(name) if found is None else None
+        remedy = way_out(name, root) if found is None else None
         listed.append(ListedSet(name=name, about=known.about, found=found, way_out=remedy))
     return tuple(listed)
 
@@ -62,7 +64,7 @@ def check_named(name: str, root: Path | str | None = None) -> Iterator[CheckResu
     folder = find(name, root)
     if folder is None:
         expected = data_folder(root) / entry(name).folder
-        yield CheckResult(what="files", ok=False, says=f"{name} is not in {expected}; {way_out(name)}")
+        yield CheckResult(what="files", ok=False, says=f"{name} is not in {expected}; {way_out(name, root)}")
         return
     yield CheckResult(what="files", ok=True, says=str(folder) if entry(name).files else "inside scikit-learn")
     published = {} if folder.is_file() else MD5.get(name, {})

@@ -35,7 +35,7 @@ def fetch(name: str, root: Path | str | None = None, source: str | None = None) 
     if not known.files and not known.folders:
         raise DataError(f"{name} is always there: it ships inside scikit-learn")
     if known.hub is None:
-        raise DataError(f"no hub is known to have {name}; {way_out(name)}, in {folder}")
+        raise DataError(f"no hub is known to have {name}; {way_out(name, root)}")
     parts = _load(source or known.hub.id, known.hub, name)
     try:
         folder.mkdir(parents=True, exist_ok=True)

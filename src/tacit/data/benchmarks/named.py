@@ -102,8 +102,8 @@ def load(name: str, root: Path | str | None = None) -> DataSet:
     folder = find(name, root)
     if folder is None:
         raise DataError(
-            f"{name} is not in {data_folder(root) / entry(name).folder}; {way_out(name)}, or point TACIT_DATA to the "
-            "folder that holds your data sets"
+            f"{name} is not in {data_folder(root) / entry(name).folder}; {way_out(name, root)}, or point TACIT_DATA to "
+            "the folder that holds your data sets"
         )
     return _opened(name, folder)
 
@@ -118,13 +118,14 @@ def caveat(name: str, root: Path | str | None = None) -> str | None:
     return f"{name} is here as a lossy JPEG re-encoding: good for comparing methods, not with published numbers"
 
 
-def way_out(name: str) -> str:
+def way_out(name: str, root: Path | str | None = None) -> str:
     """How to get a missing set."""
     known = entry(name)
+    folder = data_folder(root) / known.folder
     if known.folders:
-        return f"put its {known.folders} class folders (n…, as published) there by hand"
+        return f"put its {known.folders} class folders (n…, as published) in {folder}"
     if known.hub is None:
-        return f"put its files ({', '.join(known.files)}) there by hand"
+        return f"put its files ({', '.join(known.files)}) in {folder}"
     return f"get it with `tacit data fetch {name}`"
 
 

@@ -5,13 +5,14 @@ it includes all settings of the method, the network and the scenario, also defau
 reads back as the same value. The names and types of these settings are taken from the code (`setting_types`).
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, LearnerError
 from tacit.experiment.config import setting_types
 from tacit.experiment.config.attack_section import AttackSection
 from tacit.experiment.config.setting_types import unknown
@@ -38,7 +39,8 @@ class OpenSection(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         owner, make, but = self.target()
-        found = setting_types.checked(self.section, owner, make, self.options, but={*but, *type(self).model_fields})
+        keys = type(self).model_fields
+        found = setting_types.checked(self.section, owner, make, self.options, but={*but, *keys}, keys=keys)
         assert self.model_extra is not None  # not None with extra="allow"
         self.model_extra.update(found)
         return self
@@ -123,6 +125,17 @@ class LearnerSection(OpenSection):
         name = learner_name(self.method)
         return name, find(name), {"budget", "network", "seed", "device", "stream", "ledger", "store"}
 
+    @model_validator(mode="after")
+    def _in_range(self) -> Self:
+        from tacit.learners import find
+        from tacit.learners.base.ranges import check_values
+
+        try:
+            check_values(find(self.method), self.options, prefix="learner.")
+        except LearnerError as error:
+            raise ConfigError(str(error)) from None
+        return self
+
     @property
     def has_network(self) -> bool:
         from tacit.learners import find
@@ -161,13 +174,20 @@ class ModelSection(OpenSection):
 class BudgetSection(FixedSection):
     """The privacy budget of one unit over the whole stream."""
 
-    epsilon: float = Field(default=1.0, gt=0)
+    epsilon: float = 1.0
     delta: float = Field(default=1e-5, gt=0, lt=1)
     unit: Unit | None = None
     """The protected unit. None: the unit in which the sizes of the stream are counted."""
     adjacency: Adjacency = Adjacency.ADD_OR_REMOVE
     accept_large_delta: bool = False
     """Accept a delta above one over the declared number of units, which is refused otherwise."""
+
+    @field_validator("epsilon")
+    @classmethod
+    def _finite(cls, epsilon: float) -> float:
+        if not 0 < epsilon < math.inf:  # also of NaN
+            raise ConfigError(f"budget.epsilon must be a finite number > 0, got {epsilon:g}; 1 is a common choice")
+        return epsilon
 
 
 class EvaluationSection(FixedSection):

@@ -15,10 +15,10 @@ from tacit.experiment.config.changes import override, parsed, placed
 from tacit.experiment.config.config import Accumulation, Config, Sweep
 from tacit.experiment.config.endless_config import Endless
 from tacit.experiment.config.validation import validated
-from tacit.experiment.files import Plain, read
+from tacit.experiment.files import Plain, read, read_written
 from tacit.presets import PRESETS, REFERENCE, REPRODUCTION
 from tacit.privacy.vault.sources.declared import open_declared
-from tacit.words import nearest
+from tacit.words import close, nearest
 
 C = TypeVar("C", bound=Config)
 
@@ -132,7 +132,7 @@ def plain(what: str | Path) -> Plain:
     """The values of a preset, a file or a run folder, unchecked."""
     path = Path(what)
     if path.is_dir() and (path / "config.yaml").exists():
-        return read(path / "config.yaml")
+        return read_written(path / "config.yaml")
     if is_sweep(path):
         return read(path / SWEEP)
     if path.is_file():
@@ -145,6 +145,9 @@ def plain(what: str | Path) -> Plain:
             f"the folder {what} has no run; if it has images, declare them first with `tacit data declare "
             f"{shlex.quote(str(what))}`, then run the declaration"
         )
+    named = name.partition("/")[0] in {preset.partition("/")[0] for preset in preset_names()}
+    if (path.suffix or "/" in str(what)) and not named and not close(name, preset_names()):
+        raise ConfigError(f"there is no file {what}; check the path, or take one of `tacit presets`")
     raise ConfigError(
         f"there is no preset, configuration file or run folder {str(what)!r}; {nearest(name, preset_names())}"
     )

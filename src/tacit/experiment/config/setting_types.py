@@ -28,16 +28,37 @@ _WORDS = {
 }
 
 
+ELSEWHERE = {
+    "model.backbone": "data.features",
+    "model.features": "data.features",
+    "learner.network": "model.network",
+    "learner.epsilon": "budget.epsilon",
+    "learner.delta": "budget.delta",
+    "learner.seed": "seeds",
+    "learner.device": "device",
+    "model.method": "learner.method",
+}
+"""Keys that are looked for in the wrong section, and where they are."""
+
+
 def checked(
-    section: str, owner: str, make: Callable[..., Any], given: Mapping[str, Any], *, but: Collection[str]
+    section: str,
+    owner: str,
+    make: Callable[..., Any],
+    given: Mapping[str, Any],
+    *,
+    but: Collection[str],
+    keys: Collection[str] = (),
 ) -> dict[str, Any]:
     """The settings that `make` takes, with the given values converted to their types and defaults for the rest.
 
-    Parameters named in `but` are filled in by the run."""
+    Parameters named in `but` are filled in by the run. `keys` are keys of the section besides the settings."""
     known = {name: default for name, default in parameters(make).items() if name not in but}
     for name in given:
         if name not in known:
-            raise ConfigError(unknown(f"{section}.{name}", given[name], known, f"a setting of {owner}"))
+            key, names = f"{section}.{name}", [*known, *keys]
+            elsewhere = ELSEWHERE.get(key)
+            raise ConfigError(unknown(key, given[name], names, f"a setting of {owner}", elsewhere=elsewhere))
     hints = get_type_hints(make)
     # A tuple default is converted as if read from a file, so that a written configuration reads back unchanged.
     values = {name: list(default) for name, default in known.items() if isinstance(default, tuple)} | dict(given)
@@ -94,9 +115,19 @@ def _finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def unknown(key: str, value: Any, known: Iterable[str], what: str, *, name: str | None = None) -> str:
-    """The error message for an unknown key, or for a value that is not one of the known names."""
-    return f"{key} = {value!r} is not {what}; {nearest(str(name or key.rpartition('.')[2]), sorted(known))}"
+def unknown(
+    key: str,
+    value: Any,
+    known: Iterable[str],
+    what: str,
+    *,
+    name: str | None = None,
+    elsewhere: str | None = None,
+) -> str:
+    """The error message for an unknown key, or for a value that is not one of the known names. `elsewhere`: the key of
+    another section that was probably meant."""
+    first = [] if elsewhere is None else [elsewhere]
+    return f"{key} = {value!r} is not {what}; {nearest(str(name or key.rpartition('.')[2]), sorted(known), first)}"
 
 
 def wrong(key: str, value: Any, hint: Any) -> str:

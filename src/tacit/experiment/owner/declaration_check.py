@@ -14,6 +14,8 @@ from tacit.experiment.runs.resolver import make_budget
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Vault
 from tacit.privacy.vault.sources.declared import open_path, refuse_private_test_file
+from tacit.privacy.vault.sources.public_rows import compared
+from tacit.privacy.vault.sources.source import Reader
 from tacit.privacy.vault.sources.table_reader import Table
 from tacit.words import counted, listed
 
@@ -71,8 +73,26 @@ def _check_declaration(path: Path) -> Iterator[CheckResult]:
         if private_table is not None and private_table.lists:
             says += f"; the lengths of the lists of {private_table.lists[0]!r} are private, and --look shows them"
         yield CheckResult(what=part, ok=True, says=says)
+        yield _compared(declared, reader, part)
         if private_table is not None and private_table.as_numbers:
             yield CheckResult(what="features", ok=True, says=_columns_of_numbers(path, private_table.as_numbers))
+
+
+def _compared(declared: Declaration, reader: Reader, part: str) -> CheckResult:
+    """Whether the declared labels and tasks occur in public rows. Of private rows nothing is said."""
+    what = "labels" if part == "train" else "test labels"
+    if not declared.public and part == "train":
+        says = "labels and tasks are not compared with the rows, which are private"
+        more = "; --look shows the owner" if isinstance(reader, Table) else ""
+        return CheckResult(what=what, ok=True, says=says + more)
+    try:
+        missing = compared(reader, {task.name: task.labels or declared.labels for task in declared.tasks})
+    except DataError as error:
+        return CheckResult(what=what, ok=False, says=str(error))
+    says = missing.said or "every declared task and label occurs"
+    # A run refuses a task without rows; without test rows only its accuracy is missing.
+    ok = part == "test" or not missing.tasks
+    return CheckResult(what=what, ok=ok, says=says, warns=bool(missing.labels or missing.tasks))
 
 
 def _query_note(declared: Declaration) -> str:

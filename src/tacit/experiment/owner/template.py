@@ -48,6 +48,7 @@ def column_names(file: Path, delimiter: str = ",", encoding: Encoding = "utf-8")
     if not file.exists():
         raise DataError(f"there is no {file}; give the file or folder that holds the data")
     if file.is_dir():
+        _check_images(file)
         return ()
     if file.suffix.lower() == ".npz":
         import zipfile
@@ -64,6 +65,22 @@ def column_names(file: Path, delimiter: str = ",", encoding: Encoding = "utf-8")
     return table_columns(file, delimiter, encoding)
 
 
+_IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+def _check_images(folder: Path) -> None:
+    """Refuses a folder that has no images in the subfolders of its classes, by their names; no file is read."""
+    places = (folder.glob("*/*"), folder.glob("*/*/*"))
+    if any(path.suffix.lower() in _IMAGES for place in places for path in place):
+        return
+    tables = sorted(path for path in folder.iterdir() if path.suffix.lower() in (*CSV, *PARQUET, ".npz"))
+    table = f"; to declare a table, give its file: {tables[0]}" if tables else ""
+    raise DataError(
+        f"{folder} has no images such as .png or .jpg in subfolders; put them into one subfolder per class, or per "
+        f"task and then per class{table}"
+    )
+
+
 def is_csv(path: Path) -> bool:
     """Whether a path is a CSV file, by its name."""
     return path.is_file() and path.suffix.lower() in CSV
@@ -74,6 +91,37 @@ _USUAL_NAMES = {
     "task": ("task", "month", "site", "domain", "device", "period"),
     "person": ("person", "patient", "subject", "user", "customer", "person_id", "patient_id", "subject_id", "user_id"),
 }
+
+
+_IDENTIFIERS = {
+    "account", "email", "guid", "iban", "id", "ids", "identifier", "mrn", "name", "passport", "phone", "pid", "ssn",
+    "surname", "uid", "uuid", *_USUAL_NAMES["person"],
+}  # fmt: skip
+_LAST_WORDS = {"id", "ids", "guid", "uuid", "identifier", "ssn", "mrn"}
+"""Last words of a column name that make it an identifier, as in visit_id and recordID."""
+
+
+def identifiers(names: Sequence[str]) -> tuple[str, ...]:
+    """The columns whose names look like identifiers of persons or records."""
+
+    def is_one(name: str) -> bool:
+        words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", name)]
+        return "_".join(words) in _IDENTIFIERS or (bool(words) and words[-1] in _LAST_WORDS)
+
+    return tuple(name for name in names if is_one(name))
+
+
+def left_out(file: Path, names: Sequence[str], answers: Answers) -> tuple[str, ...]:
+    """The columns of a table that are left out of the features, because their names look like identifiers."""
+    if file.is_dir() or file.suffix.lower() == ".npz":
+        return ()  # its features are one array
+    features = _other_columns(names, answers)
+    found = identifiers(features)
+    return found if len(found) < len(features) else ()
+
+
+def _other_columns(names: Sequence[str], answers: Answers) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in (_label(names, answers), answers.task, answers.person))
 
 
 def suggest(names: Sequence[str]) -> Answers:
@@ -104,13 +152,20 @@ def still_open(names: Sequence[str], answers: Answers) -> tuple[str, ...]:
     return tuple(key for key, value in values.items() if value is None)
 
 
+def beside(file: Path) -> Path:
+    """The declaration of a file or folder where no other path is given."""
+    if not file.is_dir():
+        return file.with_suffix(".yaml")
+    return file.with_name(f"{file.name}.yaml")  # the name of a folder has no ending
+
+
 def write_template(file: Path, answers: Answers, out: Path | None = None) -> Path:
     """Writes the template of a declaration.
 
     Args:
         file: The data file or folder.
         answers: The facts that are known.
-        out: The declaration; None writes it beside the data.
+        out: The declaration; None writes it beside the data, as NAME.yaml.
 
     Returns:
         The path of the declaration.
@@ -118,11 +173,12 @@ def write_template(file: Path, answers: Answers, out: Path | None = None) -> Pat
     Raises:
         DataError: The declaration exists, or the answers contradict each other or the columns.
     """
+    file = file if file.name not in ("", "..") else file.resolve()
     names = column_names(file, answers.delimiter, answers.encoding)
     for column in (answers.label, answers.task, answers.person):
         if column is not None and names and column not in names:
             raise DataError(f"{file} has no column {column!r}; {nearest(column, names)}")
-    path = out or file.with_suffix(".yaml")
+    path = out or beside(file)
     if path.suffix.lower() not in (".yaml", ".yml"):
         raise DataError(f"a declaration is a YAML file, got {path}; give it a name that ends in .yaml")
     _refuse_contradictions(file, answers, path)
@@ -181,8 +237,8 @@ columns:
   # The person of each record; needed if persons are protected.
   person: {person}
 
-# All other columns, or a list of names.
-features: others
+# All other columns (others), or a list of names.{left_out}
+features: {features}
 {shape}# The public least and largest value of each feature (or one pair for all): clipped, then mapped to `range`.
 # scaling: {{age: [0, 120]}}
 # range: [0, 1]
@@ -213,12 +269,15 @@ task_id: hidden
 def _text(file: Path, names: Sequence[str], answers: Answers, path: Path) -> str:
     named = answers.tasks or (("all",) if _one_task(names, answers) else ())
     tasks = [f"  - {{name: {_yaml(name)}, size: {_yaml(answers.size)}}}" for name in named]
-    near = file.resolve().parent == path.resolve().parent
+    near, apart = file.resolve().parent == path.resolve().parent, left_out(file, names, answers)
+    features = [name for name in _other_columns(names, answers) if name not in apart]
     values = {key: _yaml(value) for key, value in asdict(answers).items()} | {
         "columns": ", ".join(names) or "none, a folder of images",
-        "name": _yaml(file.stem),
+        "name": _yaml(file.name if file.is_dir() else file.stem),
         "train": _yaml(file.name if near else str(file.resolve())),
         "itself": shlex.quote(path.name),
+        "left_out": f" Left out, as their names look like identifiers: {', '.join(apart)}." if apart else "",
+        "features": _yaml(features) if apart else "others",
         "encoding": answers.encoding,
         "label": _yaml(_label(names, answers)),
         "shape": "" if names else "# Channels, height, width: images are resized to it.\nshape: [3, 32, 32]\n",

@@ -46,8 +46,8 @@ def checked_ledger(config: Config, info: StreamInfo | None, ledger: str | Path |
         )
     if not find(config.learner.method).private and not _allows_unsafe(ledger):
         raise ConfigError(
-            f"{config.learner.method} is not private, and the stream {info.name!r} is; use another learner, or adopt a "
-            "policy with allow_unsafe = true for its ledger (tacit policy adopt)"
+            f"{config.learner.method} is not private, and the stream {info.name!r} is; use a learner that is private "
+            "(such as DPCL, DPER or NaiveDPSGD), or public data; docs/privacy.md explains exits without noise (rule 25)"
         )
     if len(config.seeds) > 1:
         raise ConfigError(
@@ -143,13 +143,19 @@ def write_planned_ledger(ledger: Path, folder: RunFolder) -> None:
 
     Another ledger, or an older copy, does not know what was charged."""
     begun = folder.ledger()
+    check_same(ledger, folder)
+    if "id" not in begun and begun.get("path") != str(ledger):
+        write_json(folder.path / "ledger.json", {"kind": "kept", "path": str(ledger)})
+
+
+def check_same(ledger: Path, folder: RunFolder) -> None:
+    """Refuse to resume a run with another ledger than the one that it is charged to, or where that one is missing."""
+    begun = folder.ledger()
     if "id" not in begun:
-        if begun.get("path") != str(ledger):
-            write_json(folder.path / "ledger.json", {"kind": "kept", "path": str(ledger)})
-    elif not ledger.exists():
+        return
+    if not ledger.exists():
         raise ConfigError(f"the ledger of {folder.path} is not at {ledger}; pass its new path with --ledger")
-    else:
-        _check_begun(ledger, begun, folder)
+    _check_begun(ledger, begun, folder)
 
 
 def write_ledger_reference(ledger: Path, folder: RunFolder, cap: Cap | None = None) -> None:

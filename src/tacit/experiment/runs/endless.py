@@ -25,6 +25,7 @@ from tacit.experiment.runs.endless_folder import EndlessFolder
 from tacit.experiment.runs.evaluation import Evaluation, NoTests, PublicTests
 from tacit.experiment.runs.finite_and_endless import EndlessLoop
 from tacit.experiment.runs.held_out import HeldOutTasks
+from tacit.experiment.runs.reporting import starting
 from tacit.experiment.runs.resolver import Streams, check_sources, features_at, make_budget, make_learner, open_stream
 from tacit.learners.base.callbacks import Callback
 from tacit.learners.base.learner import Learner
@@ -117,7 +118,8 @@ def run_endless(
         config = config.model_copy(update={"threads": available_cores()})
     budget = make_budget(config.budget, info.unit)
     learner = make_learner(config, budget, seed)
-    learner.start(info)  # what is impossible is refused before a folder is made
+    with starting(config.learner.method, learner):
+        learner.start(info)  # what is impossible is refused before a folder is made
     HeldOutTasks(opened).check(learner)
     tests = _tests(config, opened, budget)
     if book is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tacit.errors import ConfigError
 from tacit.experiment.config.endless_config import Endless
-from tacit.experiment.files import add_line, read, read_json, write_json
+from tacit.experiment.files import add_line, read, read_json, read_written, write_json
 from tacit.experiment.runs.folder import RunFolder, SeedFolder
 from tacit.privacy.vault.intake.store import sync
 
@@ -27,7 +27,7 @@ class EndlessFolder(RunFolder):
     """`config.yaml`, `environment.json`, `ledger.json`, `state.json`, `metrics.jsonl`, `releases/`, `private/`."""
 
     def config(self) -> Endless:
-        return Endless.of(read(self.path / "config.yaml"))
+        return Endless.of(read_written(self.path / "config.yaml"))
 
     def seed(self, seed: int) -> SeedFolder:
         """The folder of the only seed is the run folder itself."""

@@ -23,7 +23,7 @@ from tacit.experiment.runs.evaluation import Accuracies, Evaluation, mean_of_lea
 from tacit.experiment.runs.held_out import delete_features
 from tacit.experiment.runs.planning import SeedPlan, end_note
 from tacit.experiment.runs.record_counts import consumed
-from tacit.experiment.runs.reporting import Reporter
+from tacit.experiment.runs.reporting import Reporter, learning
 from tacit.learners.base.callbacks import Callback, Callbacks, Step
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.release import Release, recertify
@@ -54,7 +54,7 @@ class FiniteLoop(TaskLoop):
     ) -> None:
         super().__init__(plan.learner, plan.vault, plan.stream.info, plan.budget)
         self.clock = clock or self.clock
-        self.plan, self.folder, self.stop = plan, plan.folder, stop
+        self.plan, self.folder, self.stop, self._callback = plan, plan.folder, stop, callback
         self.part, self.evaluation = plan.part, plan.evaluation
         self.reporter = Reporter(
             progress, stop, seed=plan.folder.seed, tasks=len(plan.stream), before_step=self._before_step
@@ -74,8 +74,9 @@ class FiniteLoop(TaskLoop):
         for number in range(last):
             if number not in settled:
                 self.stop.check()
-                self.learn(tasks[number], released=number < done)
-                self.settle(tasks[number].info, released=number < done)
+                with learning(self, self.plan.config.learner.method, tasks[number].info, self._callback):
+                    self.learn(tasks[number], released=number < done)
+                    self.settle(tasks[number].info, released=number < done)
         self.folder.note(end_note(self.plan, last))
         self.reporter.report("done", task=last)
 
@@ -179,6 +180,7 @@ class EndlessLoop(TaskLoop):
     ) -> None:
         super().__init__(learner, vault, stream.info, learner.budget)
         self.config, self.folder, self.stream, self.tests, self.stop = config, folder, stream, tests, stop
+        self._callback = callback
         self.seed = folder.seed(config.seeds[0])
         self.reporter = Reporter(progress, stop, seed=self.seed.seed)
         self.learner.callback = Callbacks([self.reporter, callback or Callback()])
@@ -247,8 +249,9 @@ class EndlessLoop(TaskLoop):
             self.stop.check()
             task = self.stream.task(done)
             try:
-                self.learn(task)
-                self.settle(task.info)
+                with learning(self, self.config.learner.method, task.info, self._callback):
+                    self.learn(task)
+                    self.settle(task.info)
             except (BudgetExceeded, PolicyError) as refused:
                 if done == 0:  # there is no release to keep
                     raise

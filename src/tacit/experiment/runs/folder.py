@@ -23,7 +23,7 @@ from tacit.certificate.provenance import checkout, library
 from tacit.data.stream import TaskInfo
 from tacit.errors import ConfigError
 from tacit.experiment.config.config import Config
-from tacit.experiment.files import Values, add_line, lines, read, read_json, write, write_csv, write_json
+from tacit.experiment.files import Values, add_line, lines, read_json, read_written, write, write_csv, write_json
 from tacit.experiment.progress import Stopped
 from tacit.privacy.vault.intake.store import delete_private
 
@@ -176,7 +176,7 @@ class RunFolder:
         return found
 
     def config(self) -> Config:
-        return Config.of(read(self.path / "config.yaml"))
+        return Config.of(read_written(self.path / "config.yaml"))
 
     def write_accuracy(self, rows: Sequence[tuple[int, int, int, float]]) -> None:
         """Write the accuracies of all seeds, in order."""
@@ -214,7 +214,7 @@ def changed(asked: Config, begun: Config) -> dict[str, tuple[Any, Any]]:
     """The keys in which two configurations of a run differ, with both values. The number of threads is that with which
     the run began."""
     plain = asked.model_copy(update={"threads": asked.threads or begun.threads}).plain()
-    before, now = _flat(begun.plain()), _flat(plain)
+    before, now = flat(begun.plain()), flat(plain)
     return {
         key: (before.get(key), value)
         for key, value in now.items()
@@ -231,8 +231,9 @@ def _same(asked: Config, begun: Config, where: Path) -> None:
         )
 
 
-def _flat(values: Values, prefix: str = "") -> dict[str, Any]:
+def flat(values: Values, prefix: str = "") -> dict[str, Any]:
+    """Nested values by their dotted keys."""
     out: dict[str, Any] = {}
     for key, value in values.items():
-        out |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        out |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
     return out

@@ -10,6 +10,7 @@ from tacit.experiment.runs.evaluation import Evaluation
 from tacit.experiment.runs.folder import SeedFolder
 from tacit.experiment.runs.held_out import HeldOutTasks
 from tacit.experiment.runs.labels import DeclaredSets
+from tacit.experiment.runs.reporting import starting
 from tacit.experiment.runs.resolver import caveats, declare, make_budget, make_evaluation, make_label_sets, make_learner
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.rehearsal import rehearse
@@ -57,6 +58,10 @@ class SeedPlan:
             ConfigError: No share of ε makes the plans fit.
             BudgetExceeded: The ledger has no room for them.
         """
+        with starting(self.config.learner.method, self.learner):
+            self._fit_budget()
+
+    def _fit_budget(self) -> None:
         info = self.stream.info
         times = info.tasks_per_unit
         for share in SHARES:

@@ -21,6 +21,7 @@ from tacit.experiment.runs.folder import RunFolder
 from tacit.experiment.runs.planning import SeedPlan
 from tacit.experiment.runs.resolver import Streams, check_sources, make_budget, open_stream
 from tacit.privacy.vault import Vault
+from tacit.privacy.vault.sources.public_rows import refuse_unmatched
 from tacit.words import nearest
 
 
@@ -38,6 +39,7 @@ class Preparation:
         ledger: The ledger that private data is charged to; None if the data is public.
         cap: The cap of a ledger that the run will make.
         arrived: The tasks of private data that have arrived; None if the run needs none.
+        missing: Which declared labels no public row has, in words; empty if all occur.
     """
 
     config: Config
@@ -49,6 +51,7 @@ class Preparation:
     ledger: Path | None
     cap: Cap | None
     arrived: tuple[str, ...] | None
+    missing: str
 
     @classmethod
     def of(
@@ -80,11 +83,17 @@ class Preparation:
         there: tuple[str, ...] | None = None
         cap: Cap | None = None
         if stream is not None and book is not None:  # the data is private
+            if resume and not folder.finished:
+                charged_ledger.check_same(book, folder)
             if not folder.finished and (resume or not folder.has_run):
                 there = arrivals(stream, folder, until=goal, arrived=arrived)
                 goal = len(there) if goal is None and len(there) < len(stream) else goal
             if not folder.has_run:
                 refuse_spent(stream.info, book)
+        missing = ""
+        if stream is not None and not folder.finished:
+            learned = min(folder.seed(seed).released(stream.info.tasks) for seed in config.seeds)
+            missing = refuse_unmatched(stream, goal, learned=learned)
         if folder.finished and arrived:
             raise ConfigError(
                 f"--arrived {arrived[0]}: all tasks that {folder.path} was begun with are learned, so nothing was read "
@@ -95,7 +104,7 @@ class Preparation:
             cap = charged_ledger.cap_of_new(book, stream.info, budget, unit_cap)
         return cls(
             config=config, folder=folder, resume=resume, until=until, goal=goal, stream=stream, ledger=book, cap=cap,
-            arrived=there,
+            arrived=there, missing=missing,
         )  # fmt: skip
 
     def begin(self) -> Config:

@@ -103,6 +103,8 @@ def run(
                 notify(progress, f"{until} is learned already; nothing was read, learned or charged")
             return run_summary.read(config, run_folder)
         prepared.connect_ledger(config, progress)
+        if prepared.missing:
+            notify(progress, prepared.missing)
         if stream is None:
             notify(progress, *published_notices(config.data.sources, config.data.features))
 

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ def main(folder: str, seed: str, ledger: str, goal: str) -> int:
         _write({"stopped": True}, stop)
         return 130
     except TacitError as error:
-        _write({"error": str(error)}, stop)
+        cause = None if error.__cause__ is None else "".join(traceback.format_exception(error))
+        _write({"error": str(error), "traceback": cause}, stop)
         return 1
     except Exception as error:
         if not is_out_of_memory(error):

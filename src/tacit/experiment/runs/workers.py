@@ -35,6 +35,8 @@ class Worker:
     process: "subprocess.Popen[str]"
     stderr: IO[str]
     failed: str | None = None
+    traceback: str | None = None
+    """That of the error, where it has a cause."""
     stopped: bool = False
     stopping: bool = False
     """Whether it was asked to stop."""
@@ -98,7 +100,7 @@ def _handle(running: dict[int, Worker], seed: int, line: dict[str, Any] | None, 
     """Handle one line of a worker; returns its failure once it has ended with one."""
     worker = running[seed]
     if line is not None and "error" in line:
-        worker.failed = line["error"]
+        worker.failed, worker.traceback = line["error"], line.get("traceback")
     elif line is not None and line.get("stopped"):
         worker.stopped = True
     elif line is not None:
@@ -110,7 +112,9 @@ def _handle(running: dict[int, Worker], seed: int, line: dict[str, Any] | None, 
         except RuntimeError as error:
             return error
         if worker.failed is not None:
-            return WorkerError(worker.failed)
+            failure = WorkerError(worker.failed)
+            failure.__cause__ = None if worker.traceback is None else RuntimeError(worker.traceback)
+            return failure
     return None
 
 

@@ -15,11 +15,13 @@ from tacit.experiment.runs.run_summary import RunSummary
 from tacit.experiment.sweeps.cell import DONE, Cell
 from tacit.experiment.sweeps.reference import Reference, printed
 from tacit.experiment.sweeps.significance import CAVEAT
-from tacit.experiment.sweeps.table import of, percent
+from tacit.experiment.sweeps.table import accuracy, of, of_accuracy
 
 FEW = 4
 LONG = 28
 """Characters of a name, from which on settings that follow from others are left out of it."""
+FIGURES = {"average_accuracy": of_accuracy, "forgetting": of}
+"""Figures of `metrics.json` beside each other, and how each is printed."""
 P = "p over tasks / seeds"
 
 
@@ -130,9 +132,9 @@ def _beside(
     table = Table("", *names, box=None, padding=(0, 2, 0, 0))
     _whole_words(table)
     for index, task in enumerate(found[0].tasks):
-        table.add_row(task, *(percent(one.last_row[index]) if one.last_row else "not measured" for one in found))
-    for title, key in (("average accuracy", "average_accuracy"), ("forgetting", "forgetting")):
-        table.add_row(Text(title, style="bold"), *(of(one.metrics[key]) for one in found))
+        table.add_row(task, *(accuracy(one.last_row[index]) if one.last_row else "not measured" for one in found))
+    for title, (key, shown) in zip(("average accuracy", "forgetting"), FIGURES.items(), strict=True):
+        table.add_row(Text(title, style="bold"), *(shown(one.metrics[key]) for one in found))
     if reference is not None:
         papers = [_paper(reference, cell) for cell in cells]
         for place, what in enumerate(("average accuracy", "forgetting")):
@@ -156,7 +158,7 @@ def _lines(
         if one is None:
             table.add_row(name, Text(cell.status, style="yellow"))
         else:
-            figures = [of(one.metrics[key]) for key in ("average_accuracy", "forgetting")] + ([p] if compared else [])
+            figures = [shown(one.metrics[key]) for key, shown in FIGURES.items()] + ([p] if compared else [])
             paper = () if reference is None else _paper(reference, cell)
             table.add_row(name, *figures, *paper, _claimed(one.metrics), _certified(one.metrics))
     return table

@@ -35,6 +35,7 @@ from tacit.experiment.sweeps.cell import DONE, Cell
 from tacit.experiment.sweeps.reference import reference
 from tacit.experiment.sweeps.side_by_side import Slot, short_of_memory, side_by_side
 from tacit.experiment.sweeps.significance import Compared, baselines
+from tacit.words import accuracy_percent
 
 NOT_COMPARED = Compared(tasks=(math.nan,), seeds=math.nan)
 FIGURES = ("average_accuracy", "forgetting", "worst_forgetting", "bwt", "fwt", "a_auc")
@@ -162,7 +163,7 @@ def cell_name(changes: Mapping[str, Any]) -> str:
 def _end(cell: Cell) -> str:
     """The status of a cell, and its average accuracy if it has one."""
     average = cell.metrics.get("average_accuracy")
-    return cell.status + (f", average accuracy {average['mean']:.1%}" if average else "")
+    return cell.status + (f", average accuracy {accuracy_percent(average['mean'])}" if average else "")
 
 
 def write_table(path: Path, cells: Sequence[Cell]) -> None:

@@ -26,6 +26,7 @@ from tacit.learners.base.gradient import GradientLearner
 from tacit.learners.pool.pool import Pool
 from tacit.plugins import extra
 from tacit.privacy.accounting.budget import Budget
+from tacit.words import accuracy_percent
 
 Sampler = Literal["tpe", "gp", "random"]
 LOG = "trials.jsonl"
@@ -142,7 +143,7 @@ def save(found: TuningResult, folder: Path) -> None:
 
 def _words(one: Trial) -> str:
     settings = ", ".join(f"{key.rpartition('.')[2]} {shown(value)}" for key, value in one.settings.items())
-    return f"{settings}: " + (f"failed, {one.why}" if one.score is None else f"{one.score:.1%}")
+    return f"{settings}: " + (f"failed, {one.why}" if one.score is None else f"{accuracy_percent(one.score)}")
 
 
 def shown(value: Any) -> str:

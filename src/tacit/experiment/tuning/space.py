@@ -116,7 +116,10 @@ class Space:
 
 def _range(key: str, values: Any) -> SearchRange:
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{key} = {values!r} is not a valid range; write {key}: {{low: 1, high: 2}}")
+        raise ConfigError(
+            f"{key} = {values!r} is not a valid range; write {key}: {{low: 1, high: 2}} for the numbers between two "
+            f"ends, or {key}: {{choices: {values if isinstance(values, list) else [values]}}} for these values only"
+        )
     try:
         return validated(SearchRange, values)
     except ConfigError as error:

@@ -26,12 +26,13 @@ from tacit.experiment.features.features import Place
 from tacit.experiment.files import lines, read_json, write_json
 from tacit.experiment.progress import OnEvent, Stop, Stopped, ignore, stop_on_ctrl_c
 from tacit.experiment.runs.charged_ledger import UnitCap
-from tacit.experiment.runs.folder import refuse_full
+from tacit.experiment.runs.folder import flat, refuse_full
 from tacit.experiment.runs.resolver import Streams, open_stream
 from tacit.experiment.runs.runner import run
 from tacit.experiment.tuning import paper_protocol, private
 from tacit.experiment.tuning.search import LOG, SAMPLERS, Sampler, TuningResult, best, optuna_module, save, search
 from tacit.experiment.tuning.space import Settings, Space
+from tacit.words import nearest
 
 Way = Literal["public-proxy", "held-tasks", "private"]
 Objective = Literal["average", "first"]
@@ -102,6 +103,7 @@ def tune(
             "tuning needs a search space: a YAML file such as 'learner.lr: {low: 0.001, high: 1, log: true}'"
         )
     search_space = Space.of(space)
+    check_keys(search_space, config)
     if how == "private":
         return private.tune_privately(
             config,
@@ -141,6 +143,27 @@ def tune(
     result = TuningResult(settings=settings, score=winner.score, tried=tried, config=with_settings(config, settings))
     save(result, folder_path)
     return result
+
+
+def check_keys(space: Space, config: Config) -> None:
+    """Refuse a search space with a key that the configuration does not have, or a value that the key cannot take.
+
+    Raises:
+        ConfigError: With the nearest key.
+    """
+    first = {key: one.ends[0] for key, one in space.ranges.items()}
+    keys = flat(config.plain())
+    for key, one in space.ranges.items():
+        for end in one.ends:
+            try:
+                with_settings(config, {key: end})
+            except ConfigError as error:
+                try:
+                    with_settings(config, first | {key: end})  # a key of a learner that another key of the space names
+                except ConfigError:
+                    if key in keys:
+                        raise error from None
+                    raise ConfigError(f"{key} is not a key of this run's configuration; {nearest(key, keys)}") from None
 
 
 def accuracy(config: Config, folder: Path, streams: Streams, stop: Stop) -> float:

@@ -116,30 +116,42 @@ RANGES = {
 
 def check_types(learner: Any) -> None:
     """Raise a LearnerError for the first setting of a wrong type."""
-    for name, value, kind in _settings(learner):
+    for name, value, kind in _settings(type(learner), vars(learner)):
         if kind.choices:
             _check_choice(name, value, kind)
         elif not _is_kind(value, kind):
-            raise LearnerError(f"{name} must be {_words(name, kind, _range(learner, name))}, got {value!r}")
+            raise LearnerError(f"{name} must be {_words(name, kind, _range(type(learner), name))}, got {value!r}")
 
 
 def check_ranges(learner: Any) -> None:
     """Raise a LearnerError for the first setting outside its range. A class's `ranges` take precedence."""
-    for name, value, kind in _settings(learner):
+    check_values(type(learner), vars(learner))
+
+
+def check_values(learner: type, values: Mapping[str, Any], *, prefix: str = "") -> None:
+    """Raise a LearnerError for the first value outside its range; each has the type of its setting.
+
+    Args:
+        learner: The class of a learner.
+        values: Settings by name.
+        prefix: What the names of settings begin with in the message, such as `learner.` in a configuration.
+    """
+    for name, value, kind in _settings(learner, values):
         if kind.number in ("whole", "real") and not (math.isfinite(value) and value in _range(learner, name)):
-            raise LearnerError(f"{name} must be {_words(name, kind, _range(learner, name))}, got {value!r}")
+            shown = f"{prefix}{name} must be {_words(f'{prefix}{name}', kind, _range(learner, name))}"
+            raise LearnerError(f"{shown}, got {value!r}")
 
 
-def _settings(learner: Any) -> Iterator[tuple[str, Any, "_Kind"]]:
+def _settings(learner: type, values: Mapping[str, Any]) -> Iterator[tuple[str, Any, "_Kind"]]:
     """Name, value and kind of every setting with a checkable type; each value of a list separately."""
-    for name, kind in _kinds(cast(Hashable, type(learner))).items():
-        value = getattr(learner, name)
-        if value is not None or not kind.none:
+    for name, kind in _kinds(cast(Hashable, learner)).items():
+        value: Any = values.get(name)
+        if value is not None or (name in values and not kind.none):
             yield from ((name, item, kind) for item in (value if kind.each and _is_list(value) else (value,)))
 
 
-def _range(learner: Any, name: str) -> Range:
-    overrides: Mapping[str, Range] = getattr(type(learner), "ranges", {})
+def _range(learner: type, name: str) -> Range:
+    overrides: Mapping[str, Range] = getattr(learner, "ranges", {})
     return overrides.get(name, RANGES.get(name, ANY))
 
 

@@ -24,6 +24,7 @@ from tacit.privacy.ledger.log import chain
 from tacit.privacy.ledger.storage import copy_detection, engine, schema
 from tacit.privacy.ledger.storage.anchor import Anchor
 from tacit.privacy.ledger.storage.tables import log
+from tacit.privacy.ledger.storage.values import Head
 from tacit.privacy.randomness.keys import KeyRing
 
 NO_ANCHOR = "there is no anchor beside it, so a roll-back would not be noticed"
@@ -35,6 +36,8 @@ TRIES = 20
 
 class LedgerView(Ledger):
     """A ledger opened for reading: every query of `Ledger`, and no write.
+
+    While a writer has the ledger open, later queries see what it writes; otherwise the view is of a copy, made now.
 
     Args:
         path: The ledger's file.
@@ -62,6 +65,18 @@ class LedgerView(Ledger):
             raise LedgerError(f"{file} is an empty file and no ledger; check the path")
         self.path = file
         self._init_state(Prices(), Anchor(file))
+        wal = _wal(file)
+        for _ in range(TRIES):
+            before = _state(file, wal)
+            # A writer that begins while the file is copied leaves a copy that lacks what it wrote.
+            if not self._look_at(file) or _state(file, wal) == before:
+                return
+            self.close()
+        raise LedgerError(f"the ledger {file} is being written to; look again later")
+
+    def _look_at(self, file: Path) -> bool:
+        """Opens the ledger; returns whether it lacks the entry that was written last."""
+        witnessed = self._anchor.read() if self._anchor else None  # before the snapshot, since others may write
         self._folder = tempfile.TemporaryDirectory(prefix="tacit-view-")
         try:
             self._engine = _opened(file, Path(self._folder.name), self.busy_s)
@@ -69,13 +84,12 @@ class LedgerView(Ledger):
             self._folder.cleanup()
             raise
         try:
-            self._check_opened(file)
+            return self._check_opened(file, witnessed)
         except BaseException:
             self.close()
             raise
 
-    def _check_opened(self, path: Path) -> None:
-        witnessed = self._anchor.read() if self._anchor else None
+    def _check_opened(self, path: Path, witnessed: Head | None) -> bool:
         with self._read() as connection:
             first = connection.execute(select(log.c.body).where(log.c.seq == 1)).scalar_one_or_none()
             if first is None:
@@ -94,6 +108,7 @@ class LedgerView(Ledger):
         lacks = f"it lacks entry {last.head.seq}, which was written to {last.path}" if last and outdated else ""
         notes = {NO_ANCHOR: witnessed is None and not new, NO_KEYS: not self.keys.present, lacks: outdated}
         self.notes = tuple(note for note, holds in notes.items() if holds)
+        return outdated
 
     @property
     def is_throwaway(self) -> bool:
@@ -114,12 +129,14 @@ def _ring(path: Path, test: bool | None) -> KeyRing:
 def _opened(path: Path, folder: Path, busy_s: float) -> Engine:
     """The database itself, or a copy of it.
 
-    A copy is made where SQLite would have to create files beside the database that it cannot create or that the owner
-    could not use, and where the database has an older format.
+    A copy is made where SQLite would have to create files beside the database, which a reader cannot delete again (it
+    needs those of the write-ahead log, which exist while a writer has the database open), and where the database has an
+    older format.
     """
     try:
         writable = os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-        if not writable or os.geteuid() not in (0, path.stat().st_uid):
+        is_open = _wal(path).exists()
+        if not (writable and is_open) or os.geteuid() not in (0, path.stat().st_uid):
             path = _copied(path, folder)
     except OSError as error:
         raise LedgerError(f"cannot read the ledger {path}: {error.strerror}; check its owner") from None
@@ -146,7 +163,7 @@ def _opened(path: Path, folder: Path, busy_s: float) -> Engine:
 
 def _copied(path: Path, folder: Path) -> Path:
     """A copy of the database and its write-ahead log, taken while neither was written to."""
-    wal = path.with_name(path.name + "-wal")
+    wal = _wal(path)
     for _ in range(TRIES):
         before = _state(path, wal)
         (folder / "copy-wal").unlink(missing_ok=True)
@@ -157,6 +174,11 @@ def _copied(path: Path, folder: Path) -> Path:
             return folder / "copy"
         time.sleep(0.1)
     raise LedgerError(f"the ledger {path} is being written to; look again later")
+
+
+def _wal(path: Path) -> Path:
+    """The write-ahead log, which exists while a writer has the database open."""
+    return path.with_name(path.name + "-wal")
 
 
 def _state(*files: Path) -> list[tuple[int, int] | None]:

@@ -206,10 +206,10 @@ def _attacks(folder: SafeFolder, seeds: Sequence[int]) -> AttackResults | None:
         folder.say("attack results of some seeds are missing, so none are shown")
         return None
 
-    def together() -> AttackResults | None:
-        found = AttackResults.together([AttackResults.of(one) for one in kept])
+    def merged() -> AttackResults | None:
+        found = AttackResults.merged([AttackResults.of(one) for one in kept])
         for column in found.columns:
             found.last(column)
         return found
 
-    return folder.attempt("the attack results are damaged or of another version", together, None)
+    return folder.attempt("the attack results are damaged or of another version", merged, None)

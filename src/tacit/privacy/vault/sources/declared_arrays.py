@@ -15,7 +15,8 @@ from tacit.data.samples import Array, Floats
 from tacit.data.tensors import is_list, tensor
 from tacit.errors import DataError
 from tacit.privacy.vault.sources import cell_conversion
-from tacit.privacy.vault.sources.source import column
+from tacit.privacy.vault.sources.public_rows import Found
+from tacit.privacy.vault.sources.source import Occurring, column
 from tacit.words import nearest
 
 LENGTHS = "x, y, task and person must have one entry per record, and their lengths differ"
@@ -47,6 +48,12 @@ class DeclaredArrays:
         ids = None if self._person is None else _names(self._person[keep])
         return x.reshape(-1, *self.shape), y, ids
 
+    def occurring(self) -> Occurring:
+        """Which declared tasks and labels occur in the records."""
+        found = Found(self._declared)
+        found.add(_to_arrow(self._y), None if self._task is None else _to_arrow(self._task))
+        return found.occurring()
+
 
 class NpzFile:
     """A .npz file: the features are the array `x`, or the one that `features` names; labels, tasks and persons are the
@@ -76,6 +83,10 @@ class NpzFile:
     def read(self, task: str) -> tuple[Floats, Array, Array | None]:
         """Features, labels and, where persons are protected, ids of a task's records."""
         return self._arrays.read(task)
+
+    def occurring(self) -> Occurring:
+        """Which declared tasks and labels occur in the records."""
+        return self._arrays.occurring()
 
     @cached_property
     def _arrays(self) -> DeclaredArrays:

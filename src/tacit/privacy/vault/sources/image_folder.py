@@ -9,6 +9,7 @@ from tacit.data.declared.declaration import Declaration
 from tacit.data.samples import Array, Floats
 from tacit.errors import DataError
 from tacit.privacy.vault.sources.cell_conversion import scale
+from tacit.privacy.vault.sources.source import Occurring
 
 BYTE_RANGE = (0.0, 255.0)
 
@@ -58,6 +59,20 @@ class ImageFolder:
         x = scale(stored.astype(np.float32), self._declared, limits).astype(np.float32)
         return x, np.asarray(labels, dtype=str if isinstance(self._declared.labels[0], str) else np.int64), None
 
+    def occurring(self) -> Occurring:
+        """Which declared tasks and labels have files. No file is read."""
+        tasks = [entry.name for entry in self._declared.tasks]
+        places = {task: self._folder / task if self._by_task else self._folder for task in tasks}
+        found = {
+            task: frozenset(label for label in self._declared.labels if _has_files(place / str(label)))
+            for task, place in places.items()
+        }
+        return Occurring(
+            labels={task: labels for task, labels in found.items() if labels},
+            tasks_named=_subfolders(self._folder) if self._by_task else (),
+            labels_named=tuple(dict.fromkeys(name for place in places.values() for name in _subfolders(place))),
+        )
+
     def _image(self, path: Path) -> Bytes | None:
         try:
             return decode(path.read_bytes(), self.shape)
@@ -65,3 +80,11 @@ class ImageFolder:
             raise
         except Exception:  # pillow raises errors of many types, and their messages name a private file
             return None
+
+
+def _has_files(folder: Path) -> bool:
+    return folder.is_dir() and any(path.is_file() for path in folder.iterdir())
+
+
+def _subfolders(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir())) if folder.is_dir() else ()

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from tacit.data.declared.parsing import plain_name
 from tacit.data.samples import Array, Features, Floats
+from tacit.data.stream import Label
 from tacit.data.tensors import invalid_row, is_list, model_input, row, rows, tensor
 from tacit.errors import VaultError
 
@@ -42,12 +43,28 @@ class Source:
     lazy: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Occurring:
+    """Which declared tasks and labels occur in the rows, and which names do. Private, unless the rows are public.
+
+    Attributes:
+        labels: The declared labels among the rows of each declared task that has rows.
+        tasks_named: Names of tasks in the rows, declared or not.
+        labels_named: Names of labels in the rows, declared or not.
+    """
+
+    labels: Mapping[str, frozenset[Label]]
+    tasks_named: tuple[str, ...] = ()
+    labels_named: tuple[str, ...] = ()
+
+
 class Reader(Protocol):
     """Reads the rows of a declared file or container, one task at a time."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
     def read(self, task: str) -> tuple[Floats, Array, Array | None]: ...
+    def occurring(self) -> "Occurring": ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

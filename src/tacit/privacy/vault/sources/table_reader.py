@@ -21,6 +21,8 @@ from tacit.data.samples import Array, Floats
 from tacit.errors import DataError
 from tacit.privacy.vault.sources import cell_conversion
 from tacit.privacy.vault.sources.csv_file import CsvFile, csv_header
+from tacit.privacy.vault.sources.public_rows import Found
+from tacit.privacy.vault.sources.source import Occurring
 from tacit.words import nearest
 
 CSV = (".csv", ".tsv", ".txt")
@@ -85,6 +87,13 @@ class Table:
             else np.asarray(cell_conversion.names(rows.column(self._person)).to_pylist(), str)
         )
         return x, self.labels(rows), ids
+
+    def occurring(self) -> Occurring:
+        """Which declared tasks and labels occur in the rows. Of features nothing is read."""
+        found, label = Found(self._declared), self._declared.columns.label
+        for rows in self.batches(list(filter(None, (label, self._task)))):
+            found.add(rows.column(label), None if self._task is None else rows.column(self._task))
+        return found.occurring()
 
     @property
     def lists(self) -> tuple[str, ...]:
