@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from support.preset_cells import cells
 from tacit.data.benchmarks.named import find
-from tacit.data.stream import StreamInfo
+from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.experiment.config.changes import override
 from tacit.experiment.config.config import Config, Sweep
 from tacit.experiment.config.validation import validated
@@ -22,12 +23,15 @@ from tacit.experiment.sweeps import comparison
 from tacit.experiment.sweeps.reference import reference
 from tacit.experiment.sweeps.sweep import sweep
 from tacit.learners.pool.pool import Pool
+from tacit.learners.published.published_robust_dpcl import PublishedRobustDPCL
 from tacit.memory import stay_for
 from tacit.privacy.accounting.epsilon import epsilon
 from tacit.privacy.accounting.events import compose
 
 LEARNERS = ("hassanpour2022/learners", "hassanpour2022/learners-cifar")
+ATTACKS = ("hassanpour2022/attacks", "hassanpour2022/attacks-cifar")
 CONSUMPTION = "hassanpour2022/consumption"
+FAST = [(LEARNERS[0], 1), (LEARNERS[1], 1), (ATTACKS[0], 0)]
 REAL = os.environ.get("TACIT_DATA")
 
 
@@ -133,6 +137,59 @@ def test_every_kind_of_cell_runs(name: str, place: int, tmp_path: Path) -> None:
     if config.learner.options.get("tasks_per_learner"):
         first, second = found.metrics["learners"]
         assert first["drop"] is None and second["drop"]["mean"] is not None and second["tasks"] == [3, 4]
+
+
+def published(name: str) -> list[Config]:
+    return [cell.config for cell in cells(name) if cell.config.learner.method == "PublishedRobustDPCL"]
+
+
+@pytest.mark.parametrize("name", [*LEARNERS, *ATTACKS])
+def test_the_published_rule_has_its_noise_layer_and_replaces_spent_records(name: str) -> None:
+    found = published(name)
+    assert len(found) == {LEARNERS[0]: 9, LEARNERS[1]: 3}.get(name, 1)
+    for config in found:
+        options, bias = config.learner.options, config.model.network == "mlp"
+        assert (options["layer_noise"] > 0) == bias  # the first convolution of a ResNet has none
+        assert options["efficient_memory"] and options["by_class"]
+        assert options["batch"] == options["memory_batch"] == 10 and (options["epochs"], options["steps"]) == (
+            1.0,
+            None,
+        )
+        learner = make_learner(config, make_budget(config.budget, "record"), 0)
+        assert isinstance(learner, PublishedRobustDPCL)
+        size = 60_000 if "cifar" not in name else 2_500
+        task = StreamInfo.uniform("s", labels=range(2), shape=(2,), size=size, tasks=1).tasks[0]
+        steps = size // 10
+        assert 1 <= learner.reads_allowed(task) < 4 * steps  # not so many that none is ever spent
+    each = {options["tasks_per_learner"] for options in (config.learner.options for config in found)}
+    assert each == ({None, 9, 6} if name in LEARNERS else {None})
+
+
+PRINTED = [
+    pytest.param(name, place, id=f"{name}-{place}", marks=[] if (name, place) in FAST else [pytest.mark.slow])
+    for name in (*LEARNERS, *ATTACKS)
+    for place in range(len(published(name)))
+]
+
+
+@pytest.mark.parametrize(("name", "place"), PRINTED)
+def test_published_cells_run_in_short(name: str, place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all records tried, two or three a label, of which two reads spend one."""
+    config = published(name)[place]
+    changes: dict[str, Any] = {"learner.efficient_memory": False, "learner.charged_rate": 1.0}
+    changes |= {"learner.record_budget": 8.0 if config.learner.options["noise"] < 4 else 2.0}
+    honest, replaced, layer = PublishedRobustDPCL._replace_spent, [], set()
+
+    def watched(self: PublishedRobustDPCL, task: TaskInfo, coins: torch.Generator) -> None:
+        before = sum(len(y) for _, y in self.spare_)
+        honest(self, task, coins)
+        replaced.append(before - sum(len(y) for _, y in self.spare_))
+        layer.add(self.layer_noise)
+
+    monkeypatch.setattr(PublishedRobustDPCL, "_replace_spent", watched)
+    found = run(small(config, changes | {"learner.memory_per_class": 3}), tmp_path / "r", processes=1)
+    assert found.metrics["tasks"] == 4 and found.metrics["epsilon_certified"] is None
+    assert sum(replaced) > 0 and layer == {config.learner.options["layer_noise"]}
 
 
 def test_what_the_paper_says_is_printed_beside(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 from tacit.commands.console import err, out, resume_hint
 from tacit.commands.options import Json, Processes, Quiet
 from tacit.commands.run_command import show_curves
-from tacit.commands.sweep_command import show_cells
+from tacit.commands.sweep_command import exit_if_failed, json_rows, print_cells
 
 if TYPE_CHECKING:
     from tacit.experiment.sweeps.reproduction import Item, Reproduced
@@ -32,6 +32,10 @@ def reproduce(
         ),
     ] = None,
     folder: Annotated[Path, typer.Option("--out", help="The folder of all reproductions.")] = Path("runs/reproduce"),
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Where it runs: device=cuda, or threads=2 for each run."),
+    ] = None,
     processes: Processes = None,
     limit_minutes: Annotated[
         float | None, typer.Option(min=0, help="Start no further run after this many minutes.")
@@ -48,12 +52,13 @@ def reproduce(
     tacit reproduce
     tacit reproduce desai2021/figure-2a
     tacit reproduce lai2022/table-1-mnist --limit-minutes 30
+    tacit reproduce desai2021/table-1 --set device=cuda --jobs 8
     """
     from tacit.experiment.sweeps.cached_output import keep_printed, print_again
 
     if name is None:
         return _list(folder, as_json=as_json)
-    if not as_json and print_again(name, folder, out):
+    if not as_json and not sets and print_again(name, folder, out):
         return
     from tacit.experiment.display import display
     from tacit.experiment.sweeps import reproduction
@@ -61,7 +66,7 @@ def reproduce(
     item = reproduction.find(name)
     with resume_hint(f"continue with: tacit reproduce {name}"), display(err, quiet=quiet) as progress:
         found = reproduction.reproduce(
-            item, folder, processes=processes, limit_minutes=limit_minutes, progress=progress
+            item, folder, sets=sets or (), processes=processes, limit_minutes=limit_minutes, progress=progress
         )
     if as_json or not found.finished:
         return _show(item, found, folder, as_json=as_json)
@@ -76,7 +81,16 @@ def _show(item: "Item", found: "Reproduced", folder: Path, *, as_json: bool) -> 
         out.print(f"figure: {found.figure}")
     if found.cells is None:
         return show_curves(item.plan.kind, found.curves, as_json=as_json)
-    show_cells(list(found.cells), item.folder(folder), getattr(item.plan, "reference", None), as_json=as_json)
+    parts = [
+        (one, part.cells or (), getattr(one.plan, "reference", None))
+        for one, part in zip((item, *item.others), (found, *found.beside), strict=True)
+    ]
+    if as_json:
+        out.print_json(data=[row for _, cells, reference in parts for row in json_rows(cells, reference)])
+    else:
+        for one, cells, reference in parts:
+            print_cells(cells, one.folder(folder), reference)
+    exit_if_failed([cell for _, cells, _ in parts for cell in cells])
 
 
 def _list(folder: Path, *, as_json: bool) -> None:

@@ -1,9 +1,10 @@
 """`tacit sweep`: runs every combination of a grid of settings."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +24,14 @@ def sweep(
         typer.Option(metavar="KEY=A,B,…", help="A configuration key and its values; every combination is run."),
     ] = None,
     sets: Sets = None,
+    cells: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Run only the cells whose name fits, such as '*epsilon=0.5*'; repeat it for several patterns. Names "
+            "are those of the folders; a pattern that fits none lists them.",
+        ),
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option("--out", help="The sweep folder; a sweep that is already there is resumed.")
     ] = None,
@@ -45,6 +54,7 @@ def sweep(
     \b
     tacit sweep quickstart --grid learner.steps=30,60 --grid budget.epsilon=0.5,1,2 --out runs/grid
     tacit sweep compare --out runs/compare --limit-minutes 30
+    tacit sweep compare --cells '*RoutedExperts*'
     tacit sweep runs/compare --resume
     """
     from tacit.commands.arguments import load_sweep
@@ -63,11 +73,12 @@ def sweep(
     path = folder or existing or Path("runs") / folder_name(plan.name)
     with resume_hint(f"resume with: tacit sweep {shlex.quote(str(path))} --resume"):
         with display(err, quiet=quiet) as progress:
-            cells = run_sweep(
-                plan, path, ledger=ledger, processes=processes, limit_minutes=limit_minutes, progress=progress
-            )
+            results = run_sweep(
+                plan, path, ledger=ledger, only=cells or (), processes=processes, limit_minutes=limit_minutes,
+                progress=progress,
+            )  # fmt: skip
         try:
-            show_cells(cells, path, plan.reference, as_json=as_json)
+            show_cells(results, path, plan.reference, as_json=as_json)
         finally:
             draw_report(path, wanted=report, as_json=as_json)
 
@@ -77,24 +88,42 @@ def folder_name(name: str) -> str:
     return name.replace("/", "-").replace(" ", "-")
 
 
-def show_cells(cells: "list[Cell]", path: Path, reference_name: str | None, *, as_json: bool) -> None:
+def show_cells(cells: "Sequence[Cell]", path: Path, reference_name: str | None, *, as_json: bool) -> None:
     """Prints the results of a sweep, beside the paper's where it has a reference. Exits with 1 if a cell failed."""
+    if as_json:
+        out.print_json(data=json_rows(cells, reference_name))
+    else:
+        print_cells(cells, path, reference_name)
+    exit_if_failed(cells)
+
+
+def print_cells(cells: "Sequence[Cell]", path: Path, reference_name: str | None) -> None:
+    """Prints the tables of a sweep."""
     from tacit.experiment.sweeps import attack_table
     from tacit.experiment.sweeps.comparison import show
+    from tacit.experiment.sweeps.reference import reference
+
+    table = None if reference_name is None else reference(reference_name)
+    show(cells, out, table)
+    if any(cell.attacked or cell.not_attacked for cell in cells):
+        attack_table.show(cells, out, table)
+    out.print(f"\nruns with their releases and certificates: {path}")
+
+
+def json_rows(cells: "Sequence[Cell]", reference_name: str | None) -> list[dict[str, Any]]:
+    """The changes, results and status of each cell, and the paper's figures."""
     from tacit.experiment.sweeps.reference import reference
     from tacit.experiment.sweeps.sweep import columns_of
 
     table = None if reference_name is None else reference(reference_name)
-    if as_json:
-        rows = []
-        for cell in cells:
-            paper = None if table is None else table.beside(cell.config)
-            rows.append({**cell.changes, **columns_of(cell), **({} if paper is None else {"paper": asdict(paper)})})
-        out.print_json(data=rows)
-    else:
-        show(cells, out, table)
-        if any(cell.attacked or cell.not_attacked for cell in cells):
-            attack_table.show(cells, out, table)
-        out.print(f"\nruns with their releases and certificates: {path}")
+    rows = []
+    for cell in cells:
+        paper = None if table is None else table.beside(cell.config)
+        rows.append({**cell.changes, **columns_of(cell), **({} if paper is None else {"paper": asdict(paper)})})
+    return rows
+
+
+def exit_if_failed(cells: "Sequence[Cell]") -> None:
+    """Exits with 1 if a cell failed."""
     if any(cell.status.startswith("failed") or cell.not_attacked for cell in cells):
         raise typer.Exit(1)

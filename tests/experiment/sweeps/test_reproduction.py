@@ -1,7 +1,9 @@
 """`tacit reproduce`: every item has a preset, what is missing is run, a second call only reads, figures are drawn."""
 
+import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,93 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
         find("desai2021/tabel-1")
 
 
+def test_what_has_no_experiment_or_has_parts_says_so() -> None:
+    for name, said in (
+        ("lai2022/table-3", "lai2022/table-3 has no experiment: it counts the records of HARW"),
+        ("tobaben2025/table-a1", "has no experiment"),
+        ("hassanpour2022/figure-5", "figure-5 has parts, .*: hassanpour2022/figure-5a, hassanpour2022/figure-5b$"),
+        ("lai2022/table-1", "table-1-mnist, lai2022/table-1-cifar10, lai2022/table-1-har$"),
+        ("hassanpour2022/figure-10", "figure-10a, hassanpour2022/figure-10b$"),
+        ("desai2021/figure-9", "there is no table or figure"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            find(name)
+    assert find("lai2022/figure-4").preset == "lai2022/har-orders", "a name of its own comes first"
+    found = CliRunner().invoke(app, ["reproduce", "lai2022/table-3"])
+    assert found.exit_code == 1 and "has no experiment" in found.output
+
+
+def test_interval_bounds_are_shown_beside_the_attacks() -> None:
+    for figure in ("figure-9a", "figure-10a"):
+        assert find(f"hassanpour2022/{figure}").beside == ("hassanpour2022/attacks-ibp",)
+    made = {one.preset for one in catalogue()}
+    assert {"hassanpour2022/attacks-ibp", "hassanpour2022/smoothing-peer"} <= made
+    for one in catalogue():
+        assert set(one.beside) <= set(preset_names())
+
+
+def test_a_preset_beside_is_run_and_shown_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = item(tmp_path), tmp_path / "other.yaml"
+    cells = [{"budget.epsilon": 1.0}]
+    other.write_text(yaml.safe_dump({"kind": "sweep", "name": "other", "base": BASE, "cells": cells}))
+    both = replace(one, beside=(str(other),))
+    out = tmp_path / "out"
+    reproduce(one, out, processes=1)
+    assert one.state(out) == "done" and both.state(out) == "in part"
+    found = reproduce(both, out, processes=1)
+    assert [len(part.cells or ()) for part in (found, *found.beside)] == [2, 1] and found.finished
+    assert both.state(out) == "done" and found.figure == both.figure(out)
+    monkeypatch.setattr(reproduction, "catalogue", lambda: [both])
+    shown = CliRunner().invoke(app, ["reproduce", "paper/table", "--quiet", "--out", str(out)])
+    assert shown.exit_code == 0 and shown.output.count("runs with their releases and certificates") == 2
+    rows = json.loads(CliRunner().invoke(app, ["reproduce", "paper/table", "--json", "--out", str(out)]).output)
+    assert [row["budget.epsilon"] for row in rows] == [0.5, 2.0, 1.0]
+
+
+def test_where_it_runs_can_be_set_and_the_cells_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell that was begun on another device goes on there, so a later call needs no setting."""
+    one, out = item(tmp_path), tmp_path / "out"
+    where: list[tuple[str, int | None]] = []
+    run = sweeps.run
+
+    def elsewhere(config: Any, folder: Any, **named: Any) -> Any:
+        """Records the device; the folder is begun as asked for, and trained on the CPU."""
+        where.append((config.device, config.threads))
+        file = Path(folder) / "config.yaml"
+        if file.exists():
+            file.write_text(file.read_text().replace("device: cuda", "device: cpu"))
+        found = run(config.model_copy(update={"device": "cpu"}), folder, **named)
+        file.write_text(file.read_text().replace("device: cpu", f"device: {config.device}"))
+        return found
+
+    monkeypatch.setattr(sweeps, "run", elsewhere)
+    found = reproduce(one, out, sets=["device=cuda", "threads=1"], processes=1)
+    assert where == [("cuda", 1)] * 2 and found.finished and one.state(out) == "done"
+    again = reproduce(one, out, processes=1)
+    assert len(where) == 2 and [c.name for c in again.cells or ()] == [c.name for c in found.cells or ()]
+    cell = (found.cells or ())[0]
+    cell.folder.metrics.unlink()  # killed before its end
+    reproduce(one, out, processes=1)
+    assert where[2:] == [("cuda", 1)]
+    cell.folder.metrics.unlink()
+    reproduce(one, out, sets=["device=cpu"], processes=1)
+    assert where[3:] == [("cuda", 1)], "not half of it on each"
+
+
+def test_what_it_shows_cannot_be_set(tmp_path: Path) -> None:
+    one = item(tmp_path)
+    for setting, said in (
+        ("learner.lr=1", r"--set takes device and threads, got learner.lr = 1; for other settings, use tacit sweep"),
+        ("seeds=1", "got seeds = 1"),
+        ("jobs=4", "use --jobs"),
+        ("device=abacus", "abacus"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            reproduce(one, tmp_path / "out", sets=[setting], processes=1, limit_minutes=0)
+    curves = find("hassanpour2022/figure-11")
+    assert reproduction._changed(curves.plan, ["device=cuda"]) == curves.plan, "curves are made of plans"
+
+
 def test_what_is_missing_is_run_and_a_second_call_only_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, out = item(tmp_path), tmp_path / "out"
     assert one.state(out) == "not run"
@@ -114,7 +203,7 @@ def test_a_finished_item_is_printed_again_at_once(tmp_path: Path, monkeypatch: p
     one, runner = item(tmp_path), CliRunner()
     folder = one.folder(tmp_path / "out")
     monkeypatch.setattr(reproduction, "catalogue", lambda: [one])
-    monkeypatch.setattr(cached_output, "preset_of", lambda name: one.preset if name == one.name else None)
+    monkeypatch.setattr(cached_output, "presets_of", lambda name: [one.preset] if name == one.name else [])
     call = ["reproduce", "paper/table", "--quiet", "--processes", "1", "--out", str(tmp_path / "out")]
     late = runner.invoke(app, [*call, "--limit-minutes", "0"])
     assert "not run" in late.output and not list(folder.glob("*.printed.json")), "it is not finished"

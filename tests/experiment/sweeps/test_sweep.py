@@ -169,3 +169,28 @@ def test_real_cells_in_this_process(tmp_path: Path) -> None:
     assert {cell.status for cell in cells} == {"done"}
     row = table(tmp_path)[1]
     assert row["budget.epsilon"] == "4" and 0 <= float(row["average_accuracy_mean"]) <= 1 and row["lca_paper_mean"]
+
+
+def test_only_the_cells_that_fit_are_run(tmp_path: Path) -> None:
+    base = make_config(learner={"method": "NaiveDPSGD", "steps": 2, "batch": 20}).plain()
+    plan = validated(Sweep, {"kind": "sweep", "name": "s", "base": base, "grid": {"budget.epsilon": [0.5, 1.0, 2.0]}})
+    found = sweep(plan, tmp_path / "s", only=["*=0.5", "*=2*"], processes=1)
+    assert [(cell.name, cell.status) for cell in found] == [("epsilon=0.5", "done"), ("epsilon=2.0", "done")]
+    with (tmp_path / "s" / "cells.csv").open() as handle:
+        states = {row["folder"]: row["status"] for row in csv.DictReader(handle)}
+    assert states == {"epsilon=0.5": "done", "epsilon=1.0": "not run", "epsilon=2.0": "done"}
+    with pytest.raises(ConfigError, match=r"no cell fits --cells '9\*'; the cells .*:\n  epsilon=0.5\n  epsilon=1.0"):
+        sweep(plan, tmp_path / "t", only=["*", "9*"], processes=1)
+    assert not (tmp_path / "t").exists()
+    assert len(sweep(plan, tmp_path / "s", processes=1)) == 3  # the folder goes on with all of them
+
+
+def test_the_command_takes_patterns(tmp_path: Path) -> None:
+    base = make_config(learner={"method": "NaiveDPSGD", "steps": 2, "batch": 20}).plain()
+    file = tmp_path / "s.yaml"
+    file.write_text(yaml.safe_dump({"kind": "sweep", "name": "s", "base": base, "grid": {"budget.epsilon": [0.5, 1]}}))
+    call = ["sweep", str(file), "--quiet", "--processes", "1", "--out", str(tmp_path / "s"), "--json", "--cells"]
+    rows = json.loads(CliRunner().invoke(app, [*call, "*0.5"]).output)
+    assert [row["folder"] for row in rows] == ["epsilon=0.5"]
+    wrong = CliRunner().invoke(app, [*call, "*0.7"])
+    assert wrong.exit_code == 1 and "no cell fits" in wrong.output and "epsilon=0.5" in wrong.output

@@ -197,10 +197,38 @@ def test_in_the_code_each_class_has_its_own() -> None:
     learner = make(info=pictures(1), variant="code", features=3, kernel=3, double=True)
     assert learner.plan(pictures(1).tasks[0]).output == (2, 8)
     learn(learner, fixed(), [0], drawn)
+    difference = of_the_output_noise(learner)
+    assert torch.allclose(difference, 2 * learner.chi_["output"] / 40)
+    assert not torch.allclose(difference[0], difference[1])
+
+
+def of_the_output_noise(learner: Functional) -> torch.Tensor:
+    """What χ₃ adds to the gradient of W."""
     g = learner.gradient(*perturbed(learner), 40)["head.weight"]
-    chi, learner.chi_ = learner.chi_, learner.chi_ | {"output": torch.zeros(2, 8, dtype=torch.float64)}
-    difference = g - learner.gradient(*perturbed(learner), 40)["head.weight"]
-    assert torch.allclose(difference, chi["output"] / 40) and not torch.allclose(difference[0], difference[1])
+    chi, learner.chi_ = learner.chi_, learner.chi_ | {"output": torch.zeros_like(learner.chi_["output"])}
+    without, learner.chi_ = learner.gradient(*perturbed(learner), 40)["head.weight"], chi
+    return g - without
+
+
+@pytest.mark.parametrize("labels", [2, 3])
+@pytest.mark.parametrize("variant", ["text", "code"])
+def test_the_codes_output_noise_counts_once_for_each_class(variant: str, labels: int) -> None:
+    """As TensorFlow differentiates the sum of a batch's λ × K terms, each less a scalar; the text adds χ₃ once."""
+    info = StreamInfo.uniform("three", labels=range(labels), shape=(1, 6, 6), size=40, tasks=1, public=True)
+    learner = make(info=info, variant=variant, features=3, kernel=3, double=True)
+    learn(learner, fixed(), [0], drawn)
+    x, y = perturbed(learner)
+    weight, noise = learner.stacked.head.weight, learner.chi_["output"] / 40
+    z = learner.stacked.classify(learner.stacked.encoder(x, learner.chi_["hidden"] / 40).detach())
+    terms = (0.5 - nn.functional.one_hot(y, labels)) * z + z.square() / 8
+    shared = (noise * weight).sum()
+    total = (terms + shared).sum() if variant == "code" else terms.sum() + 40 * shared
+    (wanted,) = torch.autograd.grad(total / 40, weight)
+    g = learner.gradient(x, y, 40)["head.weight"]
+    assert torch.allclose(g, wanted) and noise.abs().max() > 0.01
+    times = labels if variant == "code" else 1
+    size = float(of_the_output_noise(learner).abs().sum() / noise.expand_as(weight).abs().sum())
+    assert size == pytest.approx(times)  # not one less, not one more
 
 
 def test_the_texts_steps_are_plain_and_the_codes_are_adams() -> None:
@@ -295,6 +323,32 @@ def test_the_memory_is_one_whole_batch_a_task(monkeypatch: pytest.MonkeyPatch) -
     kept = [x for x, _ in learner.kept_[:2]]
     assert all(any(torch.equal(x, one) for one in kept) for x in memory)
     assert all(torch.equal(x, kept[0]) for x in memory[:3])
+
+
+def test_the_reference_gradient_is_of_as_many_tasks_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for asked, each in ((1, [0, 1, 1, 1]), (2, [0, 1, 2, 2]), (6, [0, 1, 2, 3])):
+        learner = make(info=facts(4), memory_batches=asked)
+        seen = [x for x, _ in read(learner, monkeypatch, tasks=4)]
+        assert len(seen) == 3 * sum(1 + n for n in each)  # three batches a task
+        kept, at = [x for x, _ in learner.kept_], 0
+        for task, n in enumerate(each):
+            for _ in range(3):
+                memory = seen[at + 1 : at + 1 + n]
+                places = [place for x in memory for place in range(task) if torch.equal(x, kept[place])]
+                assert len(set(places)) == len(places) == n  # of different tasks
+                at += 1 + n
+        monkeypatch.undo()
+    with pytest.raises(LearnerError, match="memory_batches"):
+        make(memory_batches=0)
+
+
+def test_the_reference_gradient_is_the_mean_of_theirs() -> None:
+    learner = make(info=facts(3), memory_batches=2, double=True)
+    learn(learner, fixed(), [0, 1, 2])
+    one, two = (learner.gradient(*learner.kept_[place], 40) for place in (0, 2))
+    assert same(learner.reference_gradient([0]), learner.gradient(*learner.kept_[0], 40))
+    mean = learner.reference_gradient([0, 2])
+    assert all(torch.allclose(mean[name], (one[name] + two[name]) / 2) for name in one)
 
 
 def test_algorithm_1_takes_a_whole_task_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:

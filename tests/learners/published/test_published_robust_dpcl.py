@@ -95,17 +95,58 @@ def test_spent_records_are_replaced_by_others_of_their_task_and_label_while_ther
     (before, labels), (spare, spare_labels) = learner.kept_[0], learner.spare_[0]
     assert len(spare) == len(before) == 8
     learner.uses_[:] = allowed  # not more than they may be read
-    learner._replace_spent(task)
+    learner._replace_spent(task, coins())
     assert torch.equal(learner.kept_[0][0], before)
     learner.uses_[0] = allowed + 1
-    learner._replace_spent(task)
+    learner._replace_spent(task, coins())
     after, same_labels = learner.kept_[0]
     assert torch.equal(after[1:], before[1:]) and torch.equal(same_labels, labels) and learner.uses_[0] == 0
     assert torch.equal(after[0], spare[spare_labels == labels[0]][0]) and len(learner.spare_[0][1]) == 7
     for _ in range(5):  # three are left of its label
         learner.uses_[0] = allowed + 1
-        learner._replace_spent(task)
+        learner._replace_spent(task, coins())
     assert len(learner.kept_[0][1]) == len(learner.uses_) < 8 and not (learner.spare_[0][1] == labels[0]).any()
+
+
+def test_a_replacement_must_meet_the_robustness_condition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Line 26, as line 33: judged by the network in training, for the record's own task."""
+    learner = make(facts(2), record_budget=2.0, charged_rate=1.0, budget=Budget(epsilon=2.0, delta=1e-5))
+    learn(learner, fixed(), [0])
+    learner.efficient_memory, task = True, learner.stream_.tasks[0]
+    (_, labels), (spare, spare_labels) = learner.kept_[0], learner.spare_[0]
+    alike = (spare_labels == labels[0]).nonzero().flatten()
+    asked: list[tuple[int, str]] = []
+
+    def only(good: torch.Tensor) -> None:
+        def margins(x: torch.Tensor, y: torch.Tensor, of: Any) -> torch.Tensor:
+            asked.append((len(x), of.name))
+            return torch.tensor([1.0 if any(torch.equal(row, one) for one in good) else -1.0 for row in x])
+
+        monkeypatch.setattr(learner, "_margins", margins)
+
+    only(spare[alike[2:3]])
+    learner._replace_spent(task, coins())
+    assert not asked  # none is spent
+    learner.uses_[0] = int(learner.reads_allowed(task)) + 1
+    learner._replace_spent(task, coins())
+    assert asked == [(8, task.name)]  # those left of the task, in a batch
+    assert torch.equal(learner.kept_[0][0][0], spare[alike[2]]) and len(learner.kept_[0][1]) == 8
+    only(spare[:0])
+    learner.uses_[0] = int(learner.reads_allowed(task)) + 1
+    learner._replace_spent(task, coins())
+    assert len(learner.kept_[0][1]) == len(learner.uses_) == 7 and len(learner.spare_[0][1]) == 7  # no one meets it
+
+
+def test_margins_are_of_the_network_in_training() -> None:
+    learner = make(facts(3), tasks_per_learner=1)
+    learn(learner, fixed(), [0, 1])
+    (x, y), task = batch(), learner.stream_.tasks[0]
+    chances = learner.model_(x).softmax(1)
+    own = chances.gather(1, y[:, None]).flatten()
+    wanted = own - (chances.sum(1) - own)  # two labels
+    assert torch.allclose(learner._margins(x, y, task), wanted, atol=1e-6)
+    assert learner.answers_for(task) == 0  # who answers for it is not asked
+    assert not torch.allclose(learner.scores(x, task).softmax(1), chances, atol=1e-6)
 
 
 def test_who_enters_is_decided_by_the_others_of_the_batch() -> None:

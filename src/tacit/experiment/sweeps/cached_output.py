@@ -5,7 +5,6 @@ It is printed again without importing torch, unless a preset, tacit's code, the 
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def print_again(name: str, parent: Path, console: Console) -> bool:
         return False
     try:
         kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        same = kept["stamp"] == _stamp(console) and kept["results"] == dict(_results(folder)) and kept["results"]
+        same = kept["stamp"] == _stamp(console) and kept["results"] == _results(name, parent) and kept["results"]
     except (OSError, ValueError, KeyError):
         return False
     if same:
@@ -45,7 +44,7 @@ def keep_printed(name: str, parent: Path, console: Console, text: str) -> None:
     folder = _folder(name, parent)
     if folder is None:
         return
-    kept = {"stamp": _stamp(console), "results": dict(_results(folder)), "text": text}
+    kept = {"stamp": _stamp(console), "results": _results(name, parent), "text": text}
     try:
         _file(name, folder).write_text(json.dumps(kept), encoding="utf-8")
     except OSError:
@@ -54,9 +53,17 @@ def keep_printed(name: str, parent: Path, console: Console, text: str) -> None:
 
 def preset_of(name: str) -> str | None:
     """The preset that makes a table or figure."""
+    return next(iter(presets_of(name)), None)
+
+
+def presets_of(name: str) -> list[str]:
+    """The preset that makes a table or figure, and those whose rows are shown beside its own."""
     paper, _, wanted = name.partition("/")
     items = yaml.safe_load((PRESETS / f"{REPRODUCTION}.yaml").read_text(encoding="utf-8")).get(paper, {})
-    return next((item["preset"] for own, item in items.items() if wanted in (own, *item.get("also", ()))), None)
+    for own, item in items.items():
+        if "preset" in item and wanted in (own, *item.get("also", ())):
+            return [item["preset"], *item.get("beside", ())]
+    return []
 
 
 def _folder(name: str, parent: Path) -> Path | None:
@@ -76,8 +83,13 @@ def _stamp(console: Console) -> str:
     return hashlib.sha256(words.encode()).hexdigest()
 
 
-def _results(folder: Path) -> Iterator[tuple[str, int]]:
+def _results(name: str, parent: Path) -> dict[str, int]:
     """The files of results and figures, and when each was written."""
-    for pattern in ("*.png", "curves.json", "*/metrics.json"):
-        for path in sorted(folder.glob(pattern)):
-            yield path.relative_to(folder).as_posix(), path.stat().st_mtime_ns
+    folders = [parent / preset.replace("/", "-") for preset in presets_of(name)]
+    paths = (
+        path
+        for folder in folders
+        for pattern in ("*.png", "curves.json", "*/metrics.json")
+        for path in sorted(folder.glob(pattern))
+    )
+    return {path.relative_to(parent).as_posix(): path.stat().st_mtime_ns for path in paths}

@@ -14,6 +14,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ def sweep(
     folder: str | Path,
     *,
     ledger: str | Path | None = None,
+    only: Sequence[str] = (),
+    as_begun: bool = False,
     processes: int | None = None,
     limit_minutes: float | None = None,
     progress: OnEvent | None = None,
@@ -57,28 +60,32 @@ def sweep(
         plan: The base configuration and the changes of each cell.
         folder: The folder of the sweep; it is made if it does not exist.
         ledger: The ledger that private data is charged to.
+        only: Patterns such as `*epsilon=0.5*`; cells whose name fits none of them are not run. Empty: all are run.
+        as_begun: A cell that was begun on another device, or with other threads, goes on there instead of failing.
         processes: How many seeds run at a time, of as many cells as possible; by default as many as there are cores.
         limit_minutes: No cell is started after this time.
         progress: Receives events.
         stop: Stops the sweep between two steps.
 
     Returns:
-        All cells, with their state.
+        The cells that fit, with their state.
 
     Raises:
-        ConfigError: A cell is wrong, two cells are the same, or the sweep would charge private data many times.
+        ConfigError: A cell is wrong, two cells are the same, none fits, or the sweep would charge private data many
+            times.
         Exception: A cell failed for a reason that tacit does not know; it is raised after the other cells.
     """
     path, stop, report = Path(folder), stop or Stop(), progress or ignore
     if path.exists() and not path.is_dir():
         raise ConfigError(f"{path} is a file, and a sweep needs a folder; pass an empty or new one with --out")
     cells = cells_of(plan, path)
+    chosen = fitting(cells, only)
     if plan.reference is not None:
         reference(plan.reference)  # refuse a wrong name before the first cell
     _refuse_private(cells)
     for cell in cells:
         cell.look()
-    sections = {cell.config.data.model_dump_json(): cell.config.data for cell in cells if cell.status != DONE}
+    sections = {cell.config.data.model_dump_json(): cell.config.data for cell in chosen if cell.status != DONE}
     for data in sections.values():
         check_sources(data)
     path.mkdir(parents=True, exist_ok=True)
@@ -96,6 +103,8 @@ def sweep(
     def finish(cell: Cell, slot: Slot) -> bool:
         if stop.requested or late():
             return False
+        if as_begun and cell.folder.has_run:
+            _as_begun(cell, report)
         error = _run(cell, ledger, slot, stop=stop, progress=report if slot.cells == 1 else ignore)
         if error is not None and not isinstance(error, TacitError) and not is_out_of_memory(error):
             unexpected.append(error)
@@ -106,15 +115,36 @@ def sweep(
 
     write_table(path / "cells.csv", cells)
     with stop_on_ctrl_c(stop):
-        side_by_side([cell for cell in cells if cell.status != DONE], most, finish)
+        side_by_side([cell for cell in chosen if cell.status != DONE], most, finish)
         if plan.attacks is not None:
-            learned = [cell for cell in cells if cell.status == DONE]
+            learned = [cell for cell in chosen if cell.status == DONE]
             attack_cells(learned, plan.attacks, most=most, late=late, progress=report, stop=stop)
             write_table(path / "cells.csv", cells)
     if unexpected:
         raise unexpected[0]
     stop.check()
-    return cells
+    return chosen
+
+
+def fitting(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
+    """The cells whose name fits one of the patterns; without patterns, all.
+
+    Raises:
+        ConfigError: A pattern fits none.
+    """
+    for pattern in only:
+        if not any(fnmatchcase(cell.name, pattern) for cell in cells):
+            names = "".join(f"\n  {cell.name}" for cell in cells)
+            raise ConfigError(f"no cell fits --cells {pattern!r}; the cells of the sweep are:{names}")
+    return [cell for cell in cells if not only or any(fnmatchcase(cell.name, pattern) for pattern in only)]
+
+
+def _as_begun(cell: Cell, report: OnEvent) -> None:
+    """Takes over where a cell was begun."""
+    begun = cell.folder.config()
+    if cell.config.device != begun.device:
+        notify(report, f"{cell.name} was begun on {begun.device} and goes on there")
+    cell.config = cell.config.model_copy(update={"device": begun.device, "threads": begun.threads})
 
 
 def _refuse_private(cells: Sequence[Cell]) -> None:

@@ -83,6 +83,7 @@ RANGES = {
     "margin_confidence": SHARE,
     "margin_draws": FROM_ONE,
     "memory_batch": POSITIVE,
+    "memory_batches": FROM_ONE,
     "memory_noise": POSITIVE,
     "memory_per_class": FROM_ONE,
     "memory_share": SHARE,

@@ -4,18 +4,22 @@ NOT PRIVATE: it reads `vault.unsafe.perturbed`. Per batch B, with x̄ = x + χ�
 (`tacit.models.autoencoder_classifier` has both of its readings, and where it is normalised and clipped):
 
     R̄(θ₁) = Σ_r Σ_s (½ − x̄_rs) x̃_rs              Eq. 13, of the text; the code takes Σ |½x̃ − x̃x̄ + log 2|
-    L̄(θ₂) = Σ_r Σ_k (½ − y_rk) z_rk + z_rk²/8    z = h_π W_k, h_π in [−1, 1]; χ₃ is added once to the gradient of W_k
+    L̄(θ₂) = Σ_r Σ_k (½ − y_rk) z_rk + z_rk²/8    z = h_π W_k, h_π in [−1, 1]; to the gradient of W_k χ₃ is added once,
+                                                 in the code K times, where K is the number of classes
 
 L̄ is the second-order Taylor expansion of Σ_k [y log(1 + e^−z) + (1 − y) log(1 + e^z)] without its constant. Eq. 9's
 leading minus and Eq. 12's −½|z| − ⅛z² are misprints: they would be maximised, not minimised. No gradient of L̄ goes to
 θ₁. Sums over a batch, χ₃ among them, are divided by λ, so that learning rates are those of a mean.
+
+In the authors' code Σ χ₃W/λ is a scalar that is subtracted from each of the λ·K terms of L̄; TensorFlow differentiates
+the sum of all of them over λ. So W_k gets K·χ₃/λ there: ten times the noise of the paper, for ten classes.
 
 Without normalisation nothing is learned: the noise is hundreds of times the size of what it hides. It subtracts what
 all rows of a batch share, which is the noise; that is why the method learns, and why it protects nothing.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import ClassVar, Literal
@@ -47,7 +51,8 @@ class Functional(Learner):
 
     variant: Literal["text", "code"] = "text"
     """text: θ₁ is dense, χ₃ is shared by the classes, and plain gradient steps, as in the papers. code: as in the
-    authors' code, θ₁ is a convolution, each class has its own χ₃, steps are Adam's; and its Δ_R and ε₁."""
+    authors' code, θ₁ is a convolution, each class has its own χ₃, which counts once for each class, steps are Adam's;
+    and its Δ_R and ε₁."""
     hidden: int | None = 256
     """text: number of hidden units |h₁|. If None, as many as inputs, in the shape of a record, for convolutions."""
     features: int = 32
@@ -72,6 +77,9 @@ class Functional(Learner):
     projection: Literal["conflict", "always"] = "conflict"
     """When gradients are projected. conflict: only conflicting gradients, as in A-GEM, whose recipe both papers follow.
     always: as the papers print it (Eq. 2), with which only the first task is learned."""
+    memory_batches: int = 1
+    """Number of tasks, chosen at random in each step, whose remembered batches make the reference gradient: the mean of
+    theirs. 1: as both papers print it; on CIFAR the authors take 6. While there are fewer, all of them."""
     noisy_prediction: bool = True
     """Whether to predict with the same noise χ₁/λ and 2χ₂/λ, as the authors' code does. In `text` it cancels."""
     low: float = 0.0
@@ -185,8 +193,8 @@ class Functional(Learner):
         for rows in passes.training_steps(self.report, task, cycle(batches), steps):
             g: Gradient = self.gradient(x[rows], y[rows], size)
             if memory:
-                pick = memory[int(torch.randint(len(memory), (), generator=coins))]
-                g = self.projected(g, self.gradient(*self.kept_[pick], self.size_of(self.tasks_[pick])))
+                picked = torch.randperm(len(memory), generator=coins)[: self.memory_batches]
+                g = self.projected(g, self.reference_gradient([memory[place] for place in picked.tolist()]))
             for name, parameter in self.model_.named_parameters():
                 parameter.grad = g[name]
             self.optimizer_.step()
@@ -205,8 +213,14 @@ class Functional(Learner):
         named = dict(model.named_parameters())
         found = torch.autograd.grad(objective / size, list(named.values()))
         g = dict(zip(named, found, strict=True))
-        g["head.weight"] = g["head.weight"] + self.chi_["output"] / size
+        times = z.shape[1] if self.variant == "code" else 1
+        g["head.weight"] = g["head.weight"] + times * self.chi_["output"] / size
         return g
+
+    def reference_gradient(self, picked: Sequence[int]) -> dict[str, Tensor]:
+        """The mean gradient of the batches that are remembered of some tasks, each with its own λ."""
+        each = [self.gradient(*self.kept_[place], self.size_of(self.tasks_[place])) for place in picked]
+        return {name: torch.stack([g[name] for g in each]).mean(0) for name in each[0]}
 
     def logits(self, x: Tensor) -> Tensor:
         weight = self.stacked.encoder.weight

@@ -23,7 +23,8 @@ Where the paper is ambiguous or contradicts itself, this is what was chosen:
   label of a task, `memory_per_class` records are tried, and those that pass Eq. 6 enter.
 * What a read of a remembered record costs is not said. Here it is the moments accountant's price of its reads at
   `charged_rate`, against `record_budget`. The record of the same task and label that replaces it (line 26) is one of
-  `memory_per_class` that are set aside, and need not pass Eq. 6 again.
+  `memory_per_class` that are set aside. It must pass Eq. 6 at that time, in a batch of those that are left of its task.
+* Line 26 asks the network in training, E_t, also about records of tasks that another network answers for.
 * Networks end between tasks, as an early start needs; line 7 of Algorithm 1 would also end one inside a task.
 """
 
@@ -42,6 +43,7 @@ from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import LearnerError
 from tacit.learners.base import passes
 from tacit.learners.base.gradient import Gradient, at
+from tacit.learners.base.learner import Learner
 from tacit.learners.base.weights import State, put, trained
 from tacit.learners.baselines.agem import AGEM, Records
 from tacit.learners.pool.held_out_tasks import HeldTasks
@@ -120,7 +122,7 @@ class PublishedRobustDPCL(AGEM, TakingTurns):
             self.train(task, x, y, coins)
             self.pool_[number] = trained(self.model_)
         self.take_up(min(self.learner_schedule_.readers(task.number)))  # the network that answers for the task
-        self._replace_spent(task)
+        self._replace_spent(task, coins)
         self._keep(task, x, y, coins)
         vault.drop(block)
 
@@ -183,15 +185,17 @@ class PublishedRobustDPCL(AGEM, TakingTurns):
     def receive_held_out(self, blocks: Sequence[Block], vault: Vault) -> None:
         self.held_ = HeldTasks.of(blocks, vault, self.stream_)
 
-    def _replace_spent(self, task: TaskInfo) -> None:
-        """UpdateEpsMem, lines 22 to 28. A spent record without a spare one of its label is removed."""
+    def _replace_spent(self, task: TaskInfo, coins: torch.Generator) -> None:
+        """UpdateEpsMem, lines 22 to 28. A spent record without a spare one of its label that meets the robustness
+        condition is removed."""
         allowed, left = self.reads_allowed(task), []
         for number, uses in enumerate(torch.split(self.uses_, [len(y) for _, y in self.kept_])):
             (x, y), (spare_x, spare_y) = self.kept_[number], self.spare_[number]
+            x, uses, spent = x.clone(), uses.clone(), (uses > allowed).nonzero().flatten().tolist()
             stays, unused = torch.ones(len(y), dtype=torch.bool), torch.ones(len(spare_y), dtype=torch.bool)
-            x, uses = x.clone(), uses.clone()
-            for row in (uses > allowed).nonzero().flatten().tolist():
-                alike = ((spare_y == y[row]).cpu() & unused).nonzero().flatten()
+            met = self._meeting(spare_x, spare_y, self.tasks_[number], coins) if spent else unused
+            for row in spent:
+                alike = ((spare_y == y[row]).cpu() & met & unused).nonzero().flatten()
                 if len(alike):
                     x[row], uses[row], unused[alike[0]] = spare_x[alike[0]], 0, False
                 else:
@@ -217,18 +221,23 @@ class PublishedRobustDPCL(AGEM, TakingTurns):
         each = [order[y[order].cpu() == label] for label in range(len(self.labels_))]
         tried = torch.cat([rows[: self.memory_per_class] for rows in each])
         spare = torch.cat([rows[self.memory_per_class : 2 * self.memory_per_class] for rows in each])
-        if self.efficient_memory and len(tried):
-            tried = tried[torch.randperm(len(tried), generator=coins)]
-            batches = torch.split(tried, self.batch)
-            tried = torch.cat([rows[enters(self._margins(x[rows], y[rows], task)).cpu()] for rows in batches])
+        tried = tried[self._meeting(x[tried], y[tried], task, coins)]
         self.kept_.append((x[tried], y[tried]))
         self.spare_.append((x[spare], y[spare]))
         read = len(self.learner_schedule_.readers(task.number))  # each network has read it once
         self.uses_ = torch.cat([self.uses_, torch.full((len(tried),), read)])
 
+    def _meeting(self, x: Tensor, y: Tensor, task: TaskInfo, coins: torch.Generator) -> Tensor:
+        """Which records of a task meet the robustness condition (Eq. 6), in batches by chance."""
+        met = torch.ones(len(y), dtype=torch.bool)
+        if self.efficient_memory and len(y):
+            for rows in torch.split(torch.randperm(len(y), generator=coins), self.batch):
+                met[rows] = enters(self._margins(x[rows], y[rows], task)).cpu()
+        return met
+
     def _margins(self, x: Tensor, y: Tensor, task: TaskInfo) -> Tensor:
-        """f_y(x) − max over other labels of f_i(x), of the probabilities f."""
-        chances = self.scores(x, task).softmax(1)
+        """f_y(x) − max over other labels of f_i(x), of the probabilities f of the network in training."""
+        chances = Learner.scores(self, x, task).softmax(1)
         own = chances.gather(1, y[:, None])
         return (own - chances.scatter(1, y[:, None], -1.0).amax(1, keepdim=True)).flatten()
 
