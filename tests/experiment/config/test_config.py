@@ -53,7 +53,7 @@ WRONG = {
     "budget.epsilon=true": "budget.epsilon must be a number, got True",
     "lca=true": "lca must be a whole number, got True",
     "learner.project=alway": "learner.project must be one of 'conflict', 'always', got 'alway'; did you mean always?",
-    "learner.method=DPLC": "learner.method = 'DPLC' is not a learner; did you mean DPFC, DPCL",
+    "learner.method=DPLC": "learner.method = 'DPLC' is not a learner; did you mean DPCL, DPFC",
     "model.network=mpl": "model.network = 'mpl' is not a network; did you mean mlp",
     "model.hiden=[3]": r"model.hiden = \[3\] is not a setting of mlp; did you mean hidden",
     "data.scenario=permute": "data.scenario = 'permute' is not a scenario; did you mean permuted",
