@@ -28,8 +28,8 @@ def sweep(
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Run only the cells whose name fits, such as '*epsilon=0.5*'; repeat it for several patterns. Names "
-            "are those of the folders; a pattern that fits none lists them.",
+            help="Run only the cells whose name fits, such as '*epsilon=0.5*'; repeat it for several patterns. A "
+            "pattern that fits none lists the names.",
         ),
     ] = None,
     folder: Annotated[

@@ -215,7 +215,8 @@ def test_the_presets_are_the_papers_five_cells(name: str) -> None:
         "linf",
         0.1,
     )
-    cells = [cell.config for cell in cells_of(made, Path("nowhere"))]
+    *cells, printed = [cell.config for cell in cells_of(made, Path("nowhere"))]
+    assert printed.learner.method == "PublishedRobustDPCL" and printed.learner.options["noise"] == 4
     assert [one.learner.method for one in cells] == ["AGEM"] + ["DPCL"] * 4
     assert [one.model.network == "noisy" for one in cells] == [False, False, True, True, True]
     assert [one.learner.options.get("by_class", False) for one in cells] == [False] * 3 + [True] * 2

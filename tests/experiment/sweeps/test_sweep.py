@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from support.blobs import make_config
+from support.preset_cells import cells
 from tacit.cli import app
 from tacit.errors import OUT_OF_MEMORY, ConfigError
 from tacit.experiment.config.config import Config, Sweep
@@ -19,7 +20,7 @@ from tacit.experiment.progress import Stop, Stopped
 from tacit.experiment.runs import worker
 from tacit.experiment.sweeps import comparison
 from tacit.experiment.sweeps import sweep as module
-from tacit.experiment.sweeps.sweep import cell_name, cells_of, sweep
+from tacit.experiment.sweeps.sweep import cell_name, cells_of, fitting, sweep
 
 BASE = make_config(learner={"method": "NaiveDPSGD", "steps": 3, "batch": 20}).plain()
 
@@ -183,6 +184,13 @@ def test_only_the_cells_that_fit_are_run(tmp_path: Path) -> None:
         sweep(plan, tmp_path / "t", only=["*", "9*"], processes=1)
     assert not (tmp_path / "t").exists()
     assert len(sweep(plan, tmp_path / "s", processes=1)) == 3  # the folder goes on with all of them
+
+
+def test_patterns_fit_names_that_are_too_long_for_a_folder() -> None:
+    found = cells("lai2022/har")
+    chosen = fitting(found, ["*variant=code*epsilon=0.5"])
+    assert [(c.config.learner.options["variant"], c.config.budget.epsilon) for c in chosen] == [("code", 0.5)]
+    assert fitting(found, [chosen[0].name]) == chosen and len(chosen[0].name) < 100
 
 
 def test_the_command_takes_patterns(tmp_path: Path) -> None:

@@ -133,10 +133,15 @@ def fitting(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
         ConfigError: A pattern fits none.
     """
     for pattern in only:
-        if not any(fnmatchcase(cell.name, pattern) for cell in cells):
-            names = "".join(f"\n  {cell.name}" for cell in cells)
+        if not any(_fits(cell, pattern) for cell in cells):
+            names = "".join(f"\n  {whole_name(cell.changes)}" for cell in cells)
             raise ConfigError(f"no cell fits --cells {pattern!r}; the cells of the sweep are:{names}")
-    return [cell for cell in cells if not only or any(fnmatchcase(cell.name, pattern) for pattern in only)]
+    return [cell for cell in cells if not only or any(_fits(cell, pattern) for pattern in only)]
+
+
+def _fits(cell: Cell, pattern: str) -> bool:
+    """By the name of its folder, or by the whole name, where that is too long for a folder."""
+    return any(fnmatchcase(name, pattern) for name in (cell.name, whole_name(cell.changes)))
 
 
 def _as_begun(cell: Cell, report: OnEvent) -> None:
@@ -181,13 +186,17 @@ def cells_of(plan: Sweep, folder: Path) -> list[Cell]:
 
 def cell_name(changes: Mapping[str, Any]) -> str:
     """The folder name of a cell: a function of its changes alone."""
-    words = [f"{key.rpartition('.')[2]}={_short(value)}" for key, value in changes.items()]
-    plain_name = "_".join(words) or "base"
+    plain_name = whole_name(changes)
     safe = "".join(letter if letter.isalnum() or letter in "=._+-" else "-" for letter in plain_name)
     if safe == plain_name and len(safe) <= 100:
         return safe
     digest = hashlib.sha256(json.dumps(dict(changes), sort_keys=True).encode()).hexdigest()[:8]
     return f"{safe[:80]}_{digest}"
+
+
+def whole_name(changes: Mapping[str, Any]) -> str:
+    """All changes of a cell, such as `method=DPCL_epsilon=0.5`."""
+    return "_".join(f"{key.rpartition('.')[2]}={_short(value)}" for key, value in changes.items()) or "base"
 
 
 def _end(cell: Cell) -> str:
