@@ -117,7 +117,7 @@ def test_what_a_trial_may_spend_is_the_most_that_fits(shape: float) -> None:
     [
         ({"learner.batch": {"low": 10, "high": 50, "whole": True}}, r"learner\.batch changes what a trial reads"),
         ({"learner.steps": {"choices": [6, 7]}}, r"learner\.steps changes what a trial reads"),
-        ({"learner.lrr": {"low": 1, "high": 2}}, "did you mean lr"),
+        ({"learner.lrr": {"low": 1, "high": 2}}, r"did you mean learner\.lr"),
         ({"learner.noise": {"low": 1, "high": 2}}, r"learner\.noise cannot be tuned privately"),
         ({"budget.epsilon": {"low": 1, "high": 8}}, r"budget\.epsilon cannot be tuned privately"),
         ({"evaluation.share": {"low": 0.1, "high": 0.5}}, r"evaluation\.share cannot be tuned privately"),
