@@ -66,7 +66,7 @@ class FiniteLoop(TaskLoop):
     def run(self, goal: int | None) -> None:
         """Learn up to `goal` tasks in all; None: all planned tasks."""
         tasks = self.plan.stream
-        done = self._restore()
+        done = self._resume()
         self.plan.held_out.hand_over(self.learner, self.vault, self.budget)
         last = self.reporter.tasks = max(done, len(tasks) if goal is None else goal)
         self.reporter.report("begin", task=done)
@@ -131,7 +131,7 @@ class FiniteLoop(TaskLoop):
         if step.step == 1:  # the task's plan is charged by now
             self.reporter.epsilon = self.vault.ledger.epsilon(self._stream_id)
 
-    def _restore(self) -> int:
+    def _resume(self) -> int:
         """Resume from the last whole release; returns the number of released tasks."""
         planned = self.plan.labels.info
         done = self.plan.released
@@ -195,7 +195,7 @@ class EndlessLoop(TaskLoop):
         """
         state = self.folder.state()
         ended: str | None = state.get("ended")
-        done = self._restore(int(state.get("settled", 0)))
+        done = self._resume(int(state.get("settled", 0)))
         if self.learner.stop_reason(done) is not None:
             ended = self._end(done)
         elif ended is None or state["head"] != self.vault.ledger.head.hash:  # otherwise the answer has not changed
@@ -268,7 +268,7 @@ class EndlessLoop(TaskLoop):
         self._write_state(done, ended)
         return ended
 
-    def _restore(self, settled: int) -> int:
+    def _resume(self, settled: int) -> int:
         """Resume from the last release; returns the number of released tasks."""
         done = self.folder.tasks_learned
         if done:

@@ -2,7 +2,7 @@
 
 Everything outside `private/` is public or charged. Every file is written whole (a draft is moved over it) or line by
 line (a torn last line is dropped), so that the folder can be resumed after a kill at any moment. What a resumed run
-reads of it is `_restore` of `FiniteLoop` and `EndlessLoop` (`finite_and_endless._restore`).
+reads of it is `_resume` of `FiniteLoop` and `EndlessLoop` (`finite_and_endless._resume`).
 """
 
 import fcntl
