@@ -203,6 +203,13 @@ def test_what_tacit_did_not_foresee_shows_no_traceback(monkeypatch: pytest.Monke
     assert "patient 7" in tacit("data", "list", code=console.UNEXPECTED).output
 
 
+def test_what_no_text_can_hold_is_printed_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file name may have bytes that are no UTF-8, and what is printed next is not affected."""
+    monkeypatch.chdir(tmp_path)
+    assert r"wrote \udcff (secret)" in tacit("keys", "signing", "\udcff").output
+    assert "presets" in tacit("--help").output
+
+
 @pytest.mark.parametrize("name", ["learner", "learner.method"])
 def test_a_grid_over_learners_leaves_the_settings_of_others_out(name: str, visits: Path) -> None:
     tacit("sweep", "quickstart", "--grid", f"{name}=DPCL,DPER", "--limit-minutes", 0, "--out", "grid")

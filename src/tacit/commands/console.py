@@ -1,7 +1,9 @@
 """Console output of the command line, and errors as one-sentence messages with an exit code."""
 
 import errno
+import io
 import os
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +35,10 @@ class CommandGroup(TyperGroup):
     """
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
+        # A path may have bytes that no text has, and a terminal an encoding without ε: these are printed escaped.
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
             return super().make_context(*args, **extra)
         except KeyboardInterrupt:

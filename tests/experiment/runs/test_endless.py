@@ -485,7 +485,7 @@ def test_as_a_person_calls_it(tmp_path: Path) -> None:
         assert end.exit_code == 0 and "the stream ends after task 3: this pool may have 1 learner(s)" in end.stderr
         assert json.loads(end.stdout)["learned"] == 3 and json.loads(end.stdout)["ended"]
     for call, sentence in (
-        (("run", folder), "already has a run"),
+        (("run", folder), "has a run; continue it with"),
         (("run", folder, "--resume", "--until", "task-9"), "--until task-9 is for a single run"),
         (("run", "quickstart", "--tasks", "3"), "--tasks 3 is for an endless stream"),
     ):
