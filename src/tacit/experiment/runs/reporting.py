@@ -59,7 +59,7 @@ class Reporter(Callback):
 
 
 @contextmanager
-def naming_own_learner(method: str, learner: Learner, place: Callable[[], str], *, quoted: bool) -> Iterator[None]:
+def naming_own_learner(method: str, learner: object, place: Callable[[], str], *, quoted: bool) -> Iterator[None]:
     """An error of the code of a user's own learner becomes one sentence that names the learner and the place.
 
     Args:
@@ -102,7 +102,7 @@ def learning(loop: TaskLoop, method: str, task: TaskInfo, callback: Callback | N
         return f"in task {task.name!r}{when}; fix it and continue with --resume{look}"
 
     try:
-        with naming_own_learner(method, loop.learner, place, quoted=loop.facts.public):  # type: ignore[arg-type]
+        with naming_own_learner(method, loop.learner, place, quoted=loop.facts.public):
             yield
     except LearnerError as error:
         if callback is not None and error.__cause__ is not None and raised_by(error.__cause__, callback):
