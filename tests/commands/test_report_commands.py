@@ -1,8 +1,13 @@
 """`tacit report`, `tacit plot`, and the page that every run and sweep leaves in its folder."""
 
 import json
+import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -84,3 +89,24 @@ def test_plot(swept: Path) -> None:
     assert all(
         kind in shown for kind in ("accuracy", "forgetting", "matrix", "epsilon", "budget", "tradeoff", "attacks")
     )
+
+
+def test_watching_ends_with_a_file(swept: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    shutil.copytree(swept, folder / "tiny")
+    (folder / "tiny" / "report.html").unlink(missing_ok=True)
+    command = [sys.executable, "-m", "tacit", "report", "--watch", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().removeprefix("open").strip()
+        with urlopen(address) as answer:
+            assert b"<h1>" in answer.read()
+        server.send_signal(signal.SIGINT)
+        printed = server.stdout.read()
+        assert server.wait() == 0
+    assert f"report  {folder / 'report.html'}" in printed and "<h1>" in (folder / "report.html").read_text()
+    assert "data-live" not in (folder / "report.html").read_text()
+
+
+def test_a_port_is_for_watching(swept: Path) -> None:
+    assert "--port 9 is for --watch; add --watch, or leave it out" in tacit("report", swept, "--port", 9, code=1).stderr

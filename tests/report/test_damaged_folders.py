@@ -134,7 +134,7 @@ def test_a_damaged_run_gives_what_can_be_read(name: str, a_run: Path) -> None:
     assert sentence in said
     text = page(found)
     assert "<h1>" in text and "Traceback" not in text
-    assert not sentence or "What could not be read" in text
+    assert not sentence or "What is missing" in text
 
 
 def test_any_file_may_be_cut_anywhere(a_run: Path, tmp_path: Path) -> None:

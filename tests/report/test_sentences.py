@@ -57,7 +57,8 @@ def test_the_winner_is_the_best_private_run() -> None:
         ((made("a", (0.5,), lost=-0.2),), "Accuracy on earlier tasks rose by 20.0 points"),
         ((made("a", (0.5,)), made("b", (0.4,), config={"data": 1})), "2 runs on different data"),
         ((made("a", (0.5,), average_accuracy=None, forgetting=None),), "Accuracy was not measured"),
-        ((), "Nothing could be read"),
+        ((), "No run has begun"),
+        ((made("a", (0.5,)), made("b", (0.4,), tasks=("1",), status="1 task learned")), "2 runs, 1 of them finished"),
     ],
 )
 def test_other_headlines(runs: tuple[RunData, ...], words: str) -> None:

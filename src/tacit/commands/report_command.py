@@ -1,15 +1,16 @@
-"""`tacit report` and `tacit plot`: a page about runs, and one figure; the page is also written after every run."""
+"""`tacit report` and `tacit plot`: a page about runs, also while they go on or after every run, and one figure."""
 
 import os
 import shlex
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tacit.commands.console import TRACEBACK, err, out
-from tacit.errors import TacitError
+from tacit.errors import ConfigError, TacitError
 
 Folders = Annotated[
     list[Path],
@@ -27,19 +28,41 @@ def report(
             "--out", help="The HTML file. Default: report.html in the folder, or in the working directory for several."
         ),
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the page at an address of this machine while the runs go on.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="With --watch: the port. Default: a free one.", show_default=False)
+    ] = 0,
 ) -> None:
     """Write one HTML page about runs: accuracy, forgetting, privacy, certificates, and how to repeat them.
 
     The page works offline and contains public and charged values only. Of a folder that is incomplete or damaged, it
-    shows what can be read.
+    shows what can be read. With --watch it follows the runs until Ctrl-C, and is written to the file then.
 
     \b
     tacit report runs/quickstart-20260101-120000
     tacit report runs/january runs/february --out both.html
+    tacit report --watch runs
     """
     from tacit.report import write_report
 
+    if watch:
+        _watch(folders, port)
+    elif port:
+        raise ConfigError(f"--port {port} is for --watch; add --watch, or leave it out")
     out.print(f"report  {write_report(folders, file)}")
+
+
+def _watch(folders: list[Path], port: int) -> None:
+    """Serves the page until Ctrl-C."""
+    from tacit.report import LiveReport
+
+    live = LiveReport(folders, port)
+    out.print(f"open    {live.address}")
+    out.print("        for this machine only; Ctrl-C ends it and writes the page to a file")
+    with suppress(KeyboardInterrupt):
+        live.serve()
 
 
 def plot(

@@ -61,17 +61,52 @@ def write_report(folders: Sequence[str | Path], out: str | Path | None = None) -
     return path
 
 
-def page(found: Collection) -> str:
+def page(found: Collection, *, live: str = "") -> str:
     """The page as text.
+
+    Args:
+        found: The runs.
+        live: The version of the runs, for a page that asks its server for later ones; empty for a page of its own.
+
+    Returns:
+        HTML.
+    """
+    from markupsafe import Markup
+
+    drawn = figures(found.runs)
+    return _rendered(
+        "page.html.j2",
+        **_content(found, drawn),
+        live=live,
+        version=__version__,
+        style=Markup((ASSETS / "page.css").read_text(encoding="utf-8")),
+        script=Markup((ASSETS / "page.js").read_text(encoding="utf-8")),
+        bundle=Markup(_bundle()),
+        data=Markup(_safe_json(_data(found.runs, drawn))),
+    )
+
+
+def content(found: Collection) -> dict[str, Any]:
+    """What changes on the page while runs go on, without styles and scripts.
 
     Args:
         found: The runs.
 
     Returns:
-        HTML.
+        The title of the page, the HTML of its content, and the data of its charts.
     """
+    drawn = figures(found.runs)
+    text = _rendered("content.html.j2", **_content(found, drawn))
+    return {"title": title(found), "content": text, "data": _data(found.runs, drawn)}
+
+
+def title(found: Collection) -> str:
+    """The title of the page."""
+    return f"{clipped(found.title)} · tacit report"
+
+
+def _rendered(template: str, **values: Any) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
 
     environment = Environment(
         loader=FileSystemLoader(ASSETS),
@@ -80,36 +115,35 @@ def page(found: Collection) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    drawn = figures(found.runs)
+    text: str = environment.get_template(template).render(**values)
+    return text.encode("utf-8", "replace").decode()
+
+
+def _content(found: Collection, drawn: dict[str, Figure]) -> dict[str, Any]:
+    """The values of the template of the content."""
     ids = {"results", "privacy", "attacks", "audits", "certificate", "repeat"}
     ids |= {"matrix"} & drawn.keys() | ({"curves"} if {"accuracy", "forgetting"} & drawn.keys() else set())
     top = best(found.runs, private=True) or best(found.runs)
     ordered = sorted(found.runs, key=lambda run: run is not top)
     words = in_words(ordered)
     attacked = [run.attacks for run in found.runs if run.attacks is not None]
-    text: str = environment.get_template("page.html.j2").render(
-        found=found,
-        headline=headline(found),
-        clipped=clipped,
-        count=counted(len(found.runs), "run"),
-        winner="" if top is None or len(found.runs) == 1 else top.key,
-        columns=COLUMNS,
-        rows=results(found.runs),
-        legend=_legend(found.runs),
-        figures=drawn,
-        sections=[(name, title) for name, title in SECTIONS if name in ids],
-        missing=_missing(found),
-        certificates=words,
-        audits=[(one.runs[0], sentence) for one in words for sentence in one.audits],
-        attack_notes=list(dict.fromkeys(note for one in attacked for note in one.notes())),
-        recipes=[recipe(run) for run in ordered],
-        version=__version__,
-        style=Markup((ASSETS / "page.css").read_text(encoding="utf-8")),
-        script=Markup((ASSETS / "page.js").read_text(encoding="utf-8")),
-        bundle=Markup(_bundle()),
-        data=Markup(_data(found.runs, drawn)),
-    )
-    return text.encode("utf-8", "replace").decode()
+    return {
+        "found": found,
+        "title": title(found),
+        "headline": headline(found),
+        "count": counted(len(found.runs), "run"),
+        "winner": "" if top is None or len(found.runs) == 1 else top.key,
+        "columns": COLUMNS,
+        "rows": results(found.runs),
+        "legend": _legend(found.runs),
+        "figures": drawn,
+        "sections": [(name, heading) for name, heading in SECTIONS if name in ids],
+        "missing": _missing(found),
+        "certificates": words,
+        "audits": [(one.runs[0], sentence) for one in words for sentence in one.audits],
+        "attack_notes": list(dict.fromkeys(note for one in attacked for note in one.notes())),
+        "recipes": [recipe(run) for run in ordered],
+    }
 
 
 def _missing(found: Collection) -> list[tuple[str, str]]:
@@ -140,8 +174,8 @@ def _legend(runs: Sequence[RunData]) -> str:
     return "; ".join([*said, *caveats]) + "."
 
 
-def _data(runs: Sequence[RunData], drawn: dict[str, Figure]) -> str:
-    """What the script needs, as JSON that is safe inside HTML."""
+def _data(runs: Sequence[RunData], drawn: dict[str, Figure]) -> dict[str, Any]:
+    """What the script needs, as plain values."""
     names = {run.key: run.label for run in runs}
     downloads = {kind: _Download(name=f"{kind}.csv", text=figure_csv(one, names)) for kind, one in drawn.items()}
     downloads |= {
@@ -151,13 +185,17 @@ def _data(runs: Sequence[RunData], drawn: dict[str, Figure]) -> str:
     }
     ranked = sorted(runs, key=lambda run: -run.average_accuracy.mean if run.average_accuracy else 1.0)
     fields = ("title", "spec", "columns", "headings", "rows", "panels")
-    plain: dict[str, Any] = {
+    return {
         "runs": [{"key": run.key, "name": run.label[:300]} for run in runs],
         "best": [run.key for run in ranked[:PICKED]],
         "themes": {"light": theme(), "dark": theme(dark=True)},
         "figures": {kind: {name: getattr(one, name) for name in fields} for kind, one in drawn.items()},
         "downloads": {name: asdict(one) for name, one in downloads.items()},
     }
+
+
+def _safe_json(plain: Any) -> str:
+    """JSON that is safe inside HTML."""
     text = json.dumps(plain, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -59,7 +59,9 @@ def headline(found: Collection) -> Headline:
     if len(runs) == 1:
         title = f"{name} learned {tasks} with {percent(score.mean)} average accuracy"
     elif not same:
-        title = f"{len(runs)} runs on different data; the highest average accuracy is {percent(score.mean)}, of {name}"
+        finished = sum(run.status == "done" for run in runs)
+        which = "runs on different data" if finished == len(runs) else f"runs, {finished} of them finished"
+        title = f"{len(runs)} {which}; the highest average accuracy is {percent(score.mean)}, of {name}"
     else:
         kind = "private method" if top.private else "method"
         title = f"{name} is the most accurate {kind}: {percent(score.mean)} over {tasks}"
@@ -140,7 +142,7 @@ def _learned(run: RunData) -> int:
 def _unmeasured(runs: Sequence[RunData]) -> Headline:
     private = [run for run in runs if run.private]
     learned = max((_learned(run) for run in runs), default=0)
-    title = f"{counted(len(runs), 'run')}, {counted(learned, 'task')} learned" if runs else "Nothing could be read"
+    title = f"{counted(len(runs), 'run')}, {counted(learned, 'task')} learned" if runs else "No run has begun"
     lines = [_privacy(run) for run in private[:1]] + ["Accuracy was not measured."] * bool(runs)
     return Headline(title=title, lines=tuple(lines), numbers=())
 

@@ -1,13 +1,11 @@
 "use strict";
 (() => {
-  const page = JSON.parse(document.getElementById("data").textContent);
   const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const boxes = all("input[data-run]");
-  const names = new Map(page.runs.map((run) => [run.key, run.name]));
+  let page, boxes, names; // of the content that is shown
   const drawn = new Map(); // an element and the view in it
-  const MOST_PANELS = 6, MOST_ROWS = 500, ERRORS = 1; // of a layer without data Vega warns
-  let round = 0;
+  const MOST_PANELS = 6, MOST_ROWS = 500, ERRORS = 1, EVERY = 2000; // of a layer without data Vega warns
+  let round = 0, touched = false; // whether the reader has chosen runs
 
   const picked = () => boxes.filter((box) => box.checked).map((box) => box.dataset.run);
   const rowsOf = (figure, keys) => figure.rows.filter((row) => keys.includes(row[0]));
@@ -166,25 +164,103 @@
   }
 
   function pick(which) {
+    touched = true;
     boxes.forEach((box) => { box.checked = which === "all" || (which === "best" && page.best.includes(box.dataset.run)); });
     refresh();
   }
 
-  boxes.forEach((box) => box.addEventListener("change", refresh));
-  all("[data-pick]").forEach((button) => button.addEventListener("click", () => pick(button.dataset.pick)));
-  all("[data-sort]").forEach((button) => button.addEventListener("click", () => sort(Number(button.dataset.sort), button.closest("th"))));
-  all("[data-save]").forEach((button) => button.addEventListener("click", () => save(button.closest("figure").dataset.kind, button.dataset.save, picked())));
-  all("[data-download]").forEach((button) => button.addEventListener("click", () => {
-    const file = page.downloads[button.dataset.download];
-    const url = URL.createObjectURL(new Blob([file.text], { type: "text/plain;charset=utf-8" }));
-    offer(url, file.name);
-    setTimeout(() => URL.revokeObjectURL(url), 10000);
-  }));
-  all("details.data").forEach((details) => details.addEventListener("toggle", () => {
-    if (details.open) fill(details, page.figures[details.closest("figure").dataset.kind], picked());
-  }));
+  // Makes the content work: the runs of `data`, and the choices of the reader before it was replaced.
+  function start(data, before = { picked: new Map() }) {
+    page = data;
+    boxes = all("input[data-run]");
+    names = new Map(page.runs.map((run) => [run.key, run.name]));
+    boxes.forEach((box) => {
+      const best = boxes.length <= page.best.length || page.best.includes(box.dataset.run);
+      box.checked = touched ? before.picked.get(names.get(box.dataset.run)) ?? best : best;
+      box.addEventListener("change", () => { touched = true; refresh(); });
+    });
+    all("[data-pick]").forEach((button) => button.addEventListener("click", () => pick(button.dataset.pick)));
+    all("[data-sort]").forEach((button) => button.addEventListener("click", () => sort(Number(button.dataset.sort), button.closest("th"))));
+    all("[data-save]").forEach((button) => button.addEventListener("click", () => save(button.closest("figure").dataset.kind, button.dataset.save, picked())));
+    all("[data-download]").forEach((button) => button.addEventListener("click", () => {
+      const file = page.downloads[button.dataset.download];
+      const url = URL.createObjectURL(new Blob([file.text], { type: "text/plain;charset=utf-8" }));
+      offer(url, file.name);
+      setTimeout(() => URL.revokeObjectURL(url), 10000);
+    }));
+    all("details.data").forEach((details) => details.addEventListener("toggle", () => {
+      if (details.open) fill(details, page.figures[details.closest("figure").dataset.kind], picked());
+    }));
+    return refresh();
+  }
+
+  // What a reader has opened, sorted and picked, so that new content does not undo it.
+  const nameOf = (details) => details.closest("figure")?.dataset.kind ?? details.closest("section").id + details.querySelector("summary").textContent;
+  const selectorOf = (element) => {
+    const [name, value] = Object.entries(element?.dataset ?? {}).find(([one]) => ["pick", "sort", "save", "download"].includes(one)) ?? [];
+    const figure = element?.closest?.("figure")?.dataset.kind;
+    return name && `${figure ? `figure[data-kind="${figure}"] ` : ""}[data-${name}="${value}"]`;
+  };
+
+  function choices() {
+    const sorted = document.querySelector('th[aria-sort="ascending"], th[aria-sort="descending"]');
+    return {
+      picked: new Map(boxes.map((box) => [names.get(box.dataset.run), box.checked])),
+      sorted: sorted && [sorted.cellIndex, sorted.getAttribute("aria-sort")],
+      details: new Map(all("details").map((one) => [nameOf(one), one.open])),
+      heights: new Map(all("figure[data-kind]").map((one) => [one.dataset.kind, one.offsetHeight])),
+      focus: selectorOf(document.activeElement),
+      focused: names.get(document.activeElement?.dataset?.run),
+      scroll: [scrollX, scrollY],
+    };
+  }
+
+  async function replace(next) {
+    const before = choices();
+    drawn.forEach((view) => view.finalize());
+    drawn.clear();
+    document.title = next.title;
+    document.getElementById("content").innerHTML = next.content;
+    const figures = all("figure[data-kind]");
+    figures.forEach((one) => { one.style.minHeight = `${before.heights.get(one.dataset.kind) ?? 0}px`; }); // nothing jumps
+    all("details").forEach((one) => { one.open = before.details.get(nameOf(one)) ?? one.open; });
+    const ready = start(next.data, before);
+    if (before.sorted) {
+      const header = document.querySelectorAll("#table thead th")[before.sorted[0]];
+      sort(before.sorted[0], header);
+      if (header.getAttribute("aria-sort") !== before.sorted[1]) sort(before.sorted[0], header);
+    }
+    const box = boxes.find((one) => before.focused !== undefined && names.get(one.dataset.run) === before.focused);
+    (box ?? (before.focus && document.querySelector(before.focus)))?.focus({ preventScroll: true });
+    scrollTo({ left: before.scroll[0], top: before.scroll[1], behavior: "instant" });
+    await ready;
+    figures.forEach((one) => { one.style.minHeight = ""; });
+  }
+
+  // Asks the server on this machine for new content, again and again.
+  async function follow() {
+    const status = document.getElementById("live"), said = (words) => { if (status.textContent !== words) status.textContent = words; };
+    let version = document.body.dataset.live;
+    for (;;) {
+      await new Promise((resolve) => setTimeout(resolve, EVERY));
+      if (document.hidden) continue;
+      try {
+        const answer = await fetch("content", { cache: "no-store", headers: { "If-None-Match": version } });
+        if (answer.status === 200) {
+          await replace(await answer.json());
+          version = answer.headers.get("ETag");
+        } else if (answer.status !== 304) {
+          throw new Error(answer.statusText);
+        }
+        said("Live: this page follows the runs.");
+      } catch {
+        said("The server has ended or does not answer. This is the last state it sent; tacit report --watch starts it again.");
+      }
+    }
+  }
+
   dark.addEventListener("change", refresh);
   addEventListener("beforeprint", () => all("details.card").forEach((one) => { one.open = true; }));
-  if (boxes.length > page.best.length) boxes.forEach((box) => { box.checked = page.best.includes(box.dataset.run); });
-  refresh();
+  start(JSON.parse(document.getElementById("data").textContent));
+  if ("live" in document.body.dataset) follow();
 })();

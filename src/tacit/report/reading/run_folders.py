@@ -50,9 +50,7 @@ def read_folders(folders: Sequence[str | Path]) -> Collection:
         missing += sentences
         description = description or (said if len(paths) == 1 else "")
     if not found and not missing:
-        raise ConfigError(
-            f"there is no run in {paths[0] if paths else 'no folder'}; pass the folder that `tacit run` made"
-        )
+        raise ConfigError(f"{no_run(paths[0] if paths else Path())}; pass the folder that `tacit run` made")
     if len(found) > MOST_RUNS:
         missing.append(f"there are {len(found):,} runs, of which the first {MOST_RUNS} are shown")
     names = _unique([name for _, name, _ in found[:MOST_RUNS]])
@@ -62,6 +60,11 @@ def read_folders(folders: Sequence[str | Path]) -> Collection:
     )
     title = paths[0].resolve().name if len(paths) == 1 else f"{len(paths)} folders"
     return Collection(title=title, description=description, runs=runs, missing=tuple(missing))
+
+
+def no_run(path: Path) -> str:
+    """The words on a folder without a run."""
+    return f"there is no run in {path}"
 
 
 def _find(path: Path) -> tuple[list[tuple[Path, str, str]], str, list[str]]:
