@@ -11,7 +11,7 @@ import typer
 from tacit.commands.console import out
 
 if TYPE_CHECKING:
-    from tacit.data.declared.declaration import Decimal
+    from tacit.data.input_form import Decimal
     from tacit.data.stream import Protected
     from tacit.experiment.owner.template import Answers
 

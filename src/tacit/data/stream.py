@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, overload
 
+from tacit.data.input_form import InputForm
 from tacit.errors import DataError
 
 Label = str | int
@@ -54,6 +55,8 @@ class StreamInfo:
     """What computed the features: the key of a public backbone, or a file of its features; empty for raw records."""
     endless: bool = False
     """Whether the stream has no end: `tasks` is then one period, and task n has the facts of tasks[n % period]."""
+    inputs: InputForm | None = field(default=None, compare=False)
+    """How new records are read for predictions; None where records come as arrays of the right shape."""
 
     @classmethod
     def uniform(

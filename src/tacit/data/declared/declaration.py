@@ -14,14 +14,13 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from tacit.data.declared import parsing
+from tacit.data.input_form import Decimal, Encoding
 from tacit.data.stream import Label, Protected, StreamInfo, TaskId, TaskInfo
 from tacit.errors import DataError
 from tacit.words import nearest
 
 Count = Annotated[int, Field(ge=1, strict=True)]
 Text = Annotated[str, Field(min_length=1)]
-Decimal = Literal[".", ","]
-Encoding = Literal["utf-8", "latin-1", "cp1252"]
 Labels = Annotated[tuple[Label, ...], BeforeValidator(parsing.label_list)]
 
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tacit.data.declared.declaration import Decimal, Encoding
 from tacit.data.declared.parsing import label_list, plain_name
+from tacit.data.input_form import Decimal, Encoding
 from tacit.data.stream import Protected
 from tacit.errors import DataError
 from tacit.privacy.vault.sources.table_reader import CSV, PARQUET, table_columns

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tacit.certificate.binding import CERTIFICATE, MODEL, bind, bind_again
 from tacit.certificate.certificate import Certificate
+from tacit.data.input_form import InputForm
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.errors import DataError, LearnerError
 from tacit.learners.base.settings import Stored
@@ -72,11 +73,12 @@ class Release:
         try:
             stream = facts["stream"]
             tasks = tuple(map(_task, stream["tasks"]))
+            inputs = None if stream.get("inputs") is None else InputForm.of(stream["inputs"])
             return cls(
                 task=_task(facts["task"]),
                 method=facts["method"],
                 tensors=tensors,
-                info=StreamInfo(**stream | {"shape": tuple(stream["shape"]), "tasks": tasks}),
+                info=StreamInfo(**stream | {"shape": tuple(stream["shape"]), "tasks": tasks, "inputs": inputs}),
                 tasks=tuple(map(_task, facts["learnt"])),
                 certificate=Certificate.load(folder / CERTIFICATE),
                 settings=Stored(plain=facts["settings"], code=tuple(facts["code"])) if "settings" in facts else None,

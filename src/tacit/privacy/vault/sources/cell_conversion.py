@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tacit.data.declared.declaration import Decimal, Declaration
 from tacit.data.declared.parsing import WHOLE
+from tacit.data.input_form import Decimal, InputColumn, InputForm
 from tacit.data.samples import Array, Floats
 from tacit.data.stream import Label
 from tacit.errors import DataError
@@ -110,13 +110,27 @@ def labels(cells: Any, space: Sequence[Label], decimal: Decimal = ".") -> Array:
     return np.where(is_whole, values, outside).astype(np.int64)
 
 
-def scale(values: Array, declared: Declaration, limits: tuple[float, float] | None) -> Array:
+def features(rows: Any, form: InputForm) -> Floats:
+    """The records of these rows of a table."""
+    parts = [np.zeros((len(rows), 0)), *(_feature(rows.column(one.name), one, form) for one in form.columns)]
+    return to_float32(np.concatenate(parts, axis=1)).reshape(len(rows), *form.shape)
+
+
+def _feature(cells: Any, column: InputColumn, form: InputForm) -> Array:
+    if column.categories:
+        return one_hot(cells, column.categories)
+    if is_list(cells.type):
+        return scale(vectors(cells, column.width, form.decimal), form, column.limits)
+    return scale(numbers(cells, form.decimal), form, column.limits)[:, None]
+
+
+def scale(values: Array, form: InputForm, limits: tuple[float, float] | None) -> Array:
     """Fills missing values, then clips to the public limits and maps these to the declared range."""
-    filled = np.where(np.isfinite(values), values, declared.fill)
+    filled = np.where(np.isfinite(values), values, form.fill)
     if limits is None:
         return filled
     least, largest = limits
-    low, high = declared.range
+    low, high = form.range
     return low + (np.clip(filled, least, largest) - least) / (largest - least) * (high - low)
 
 

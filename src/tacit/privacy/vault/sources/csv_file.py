@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
-from tacit.data.declared.declaration import Encoding
+from tacit.data.input_form import Encoding
 from tacit.errors import DataError
 
 LONGEST_LINE = 2**24

@@ -5,6 +5,7 @@ and is empty; records of undeclared tasks are never read; records with an undecl
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,7 @@ def _is_within(inner: Path, outer: Path) -> bool:
 
 
 def _build(declared: Declaration, train: Reader, test: Reader | None) -> Stream:
-    info = declared.info(train.shape)
+    info = replace(declared.info(train.shape), inputs=train.form)
     if test is not None and test.shape != train.shape:
         raise DataError(f"test records have the shape {test.shape} and train records {train.shape}; they must agree")
 

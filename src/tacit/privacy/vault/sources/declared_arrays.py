@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tacit.data.declared.declaration import Declaration
 from tacit.data.declared.parsing import plain_name
+from tacit.data.input_form import InputForm
 from tacit.data.samples import Array, Floats
 from tacit.data.tensors import is_list, tensor
 from tacit.errors import DataError
@@ -36,17 +37,17 @@ class DeclaredArrays:
         if len({len(array) for array in (self._x, self._y, self._task, self._person) if array is not None}) != 1:
             raise DataError(LENGTHS)
         self.shape = declared.shape or self._x.shape[1:]
+        self.form = array_form(declared, self.shape)
 
     def read(self, task: str) -> tuple[Floats, Array, Array | None]:
         """Features, labels and, where persons are protected, ids of a task's records."""
         keep = np.ones(len(self._x), np.bool_) if self._task is None else _names(self._task) == plain_name(task)
         if self._person is not None:
             keep &= _names(self._person) != ""
-        limits = None if isinstance(self._declared.scaling, dict) else self._declared.scaling
-        x = cell_conversion.to_float32(cell_conversion.scale(self._x[keep].astype(np.float64), self._declared, limits))
+        x = array_features(self._x[keep], self.form)
         y = cell_conversion.labels(_to_arrow(self._y[keep]), self._declared.labels)
         ids = None if self._person is None else _names(self._person[keep])
-        return x.reshape(-1, *self.shape), y, ids
+        return x, y, ids
 
     def occurring(self) -> Occurring:
         """Which declared tasks and labels occur in the records."""
@@ -79,6 +80,7 @@ class NpzFile:
         if len(lengths) != 1 or () in lengths:
             raise DataError(LENGTHS)
         self.shape = declared.shape or shape[1:]
+        self.form = array_form(declared, self.shape)
 
     def read(self, task: str) -> tuple[Floats, Array, Array | None]:
         """Features, labels and, where persons are protected, ids of a task's records."""
@@ -96,6 +98,18 @@ class NpzFile:
         except Exception:  # zipfile, zlib and numpy have errors of their own, which may quote a record
             raise _not_npz(self._path) from None
         return DeclaredArrays(self._declared, **arrays)
+
+
+def array_form(declared: Declaration, shape: tuple[int, ...]) -> InputForm:
+    """How arrays are read."""
+    limits = None if isinstance(declared.scaling, dict) else declared.scaling
+    return InputForm(kind="arrays", shape=tuple(shape), limits=limits, range=declared.range, fill=declared.fill)
+
+
+def array_features(x: Array, form: InputForm) -> Floats:
+    """The records of an array of numbers."""
+    scaled = cell_conversion.scale(x.astype(np.float64), form, form.limits)
+    return cell_conversion.to_float32(scaled).reshape(-1, *form.shape)
 
 
 def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:

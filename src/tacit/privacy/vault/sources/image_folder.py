@@ -1,11 +1,13 @@
 """Reads a private folder of images, with one subfolder per class, or per task and then per class."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from tacit.data.benchmarks.formats import Bytes, decode
 from tacit.data.declared.declaration import Declaration
+from tacit.data.input_form import InputForm
 from tacit.data.samples import Array, Floats
 from tacit.errors import DataError
 from tacit.privacy.vault.sources.cell_conversion import scale
@@ -36,6 +38,10 @@ class ImageFolder:
                 "table or arrays"
             )
         self._declared, self._folder, self.shape = declared, folder, declared.shape
+        limits = BYTE_RANGE if isinstance(declared.scaling, dict) else declared.scaling
+        self.form = InputForm(
+            kind="images", shape=declared.shape, limits=limits, range=declared.range, fill=declared.fill
+        )
         first = declared.tasks[0].name
         self._by_task = len(declared.tasks) > 1 and not (test and not (folder / first).is_dir())
 
@@ -54,9 +60,7 @@ class ImageFolder:
                 if image is not None:
                     images.append(image)
                     labels.append(label)
-        stored = np.asarray(images, dtype=np.uint8).reshape(-1, *self.shape)
-        limits = BYTE_RANGE if isinstance(self._declared.scaling, dict) else self._declared.scaling
-        x = scale(stored.astype(np.float32), self._declared, limits).astype(np.float32)
+        x = image_features(images, self.form)
         return x, np.asarray(labels, dtype=str if isinstance(self._declared.labels[0], str) else np.int64), None
 
     def occurring(self) -> Occurring:
@@ -80,6 +84,13 @@ class ImageFolder:
             raise
         except Exception:  # pillow raises errors of many types, and their messages name a private file
             return None
+
+
+def image_features(images: Sequence[Bytes], form: InputForm) -> Floats:
+    """The records of decoded images."""
+    stored = np.asarray(images, dtype=np.uint8).reshape(-1, *form.shape)
+    found: Floats = scale(stored.astype(np.float32), form, form.limits).astype(np.float32)
+    return found
 
 
 def _has_files(folder: Path) -> bool:

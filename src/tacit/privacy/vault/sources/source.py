@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.data.declared.parsing import plain_name
+from tacit.data.input_form import InputForm
 from tacit.data.samples import Array, Features, Floats
 from tacit.data.stream import Label
 from tacit.data.tensors import invalid_row, is_list, model_input, row, rows, tensor
@@ -63,6 +64,8 @@ class Reader(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]: ...
+    @property
+    def form(self) -> InputForm: ...
     def read(self, task: str) -> tuple[Floats, Array, Array | None]: ...
     def occurring(self) -> "Occurring": ...
 

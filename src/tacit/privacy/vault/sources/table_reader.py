@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as arrow
 
-from tacit.data.declared.declaration import Decimal, Declaration, Encoding, Files
+from tacit.data.declared.declaration import Declaration, Files
 from tacit.data.declared.parsing import plain_name
+from tacit.data.input_form import Decimal, Encoding, InputColumn, InputForm
 from tacit.data.samples import Array, Floats
 from tacit.errors import DataError
 from tacit.privacy.vault.sources import cell_conversion
@@ -43,6 +44,7 @@ class Table:
         source: The Arrow dataset or `CsvFile`.
         features: The names of the feature columns.
         shape: The shape of one record.
+        form: How rows are read.
 
     Raises:
         DataError: The columns are not as declared.
@@ -73,14 +75,14 @@ class Table:
         self.shape = declared.shape or (width,)
         if np.prod(self.shape) != width:
             raise DataError(f"{where}: {width} features do not fill the declared shape {list(self.shape)}")
+        self.form = self._form(width)
 
     def read(self, task: str) -> tuple[Floats, Array, Array | None]:
         """Features, labels and, where persons are protected, ids of a task's rows. Without a column of tasks, all rows
         belong to every task."""
         self.check_kinds()
         rows = self._rows(task)
-        parts = [np.zeros((len(rows), 0)), *(self._feature(rows.column(name), name) for name in self.features)]
-        x = cell_conversion.to_float32(np.concatenate(parts, axis=1)).reshape(len(rows), *self.shape)
+        x = cell_conversion.features(rows, self.form)
         ids = (
             None
             if self._person is None
@@ -174,14 +176,26 @@ class Table:
     def _schema(self, names: list[str]) -> Any:
         return pa.schema([self.source.schema.field(name) for name in dict.fromkeys(names)])
 
-    def _feature(self, cells: Any, name: str) -> Array:
-        declared = self._declared
-        if name in declared.categories:
-            return cell_conversion.one_hot(cells, declared.categories[name])
-        limits = declared.scaling.get(name) if isinstance(declared.scaling, dict) else declared.scaling
-        if cell_conversion.is_list(cells.type):
-            return cell_conversion.scale(cell_conversion.vectors(cells, self._width(), self._decimal), declared, limits)
-        return cell_conversion.scale(cell_conversion.numbers(cells, self._decimal), declared, limits)[:, None]
+    def _form(self, width: int) -> InputForm:
+        """How the rows are read; it contains all of the declaration that decides the features."""
+        declared, files = self._declared, self._declared.files
+        limits = (
+            declared.scaling if isinstance(declared.scaling, dict) else dict.fromkeys(self.features, declared.scaling)
+        )
+        columns = (
+            InputColumn(
+                name=name,
+                categories=declared.categories.get(name, ()),
+                limits=None if name in declared.categories else limits.get(name),
+                width=width if cell_conversion.is_list(self._type(name)) else 1,
+            )
+            for name in self.features
+        )
+        return InputForm(
+            kind="table", shape=self.shape, columns=tuple(columns), range=declared.range, fill=declared.fill,
+            task=declared.columns.task, decimal=self._decimal, delimiter="," if files is None else files.delimiter,
+            encoding="utf-8" if files is None else files.encoding,
+        )  # fmt: skip
 
     def _type(self, name: str) -> Any:
         return self.source.schema.field(name).type

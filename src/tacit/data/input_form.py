@@ -1,0 +1,99 @@
+"""How the cells of a table, arrays or images become the numbers that a model takes.
+
+The form follows from the declaration and the names and types of columns. It is public, and a release contains it, so
+that new records are read as those were that the model learned from.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tacit.errors import DataError
+
+VERSION = 1
+Decimal = Literal[".", ","]
+Encoding = Literal["utf-8", "latin-1", "cp1252"]
+Kind = Literal["table", "arrays", "images"]
+Pair = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputColumn:
+    """A feature column of a table.
+
+    Attributes:
+        name: Its name.
+        categories: The values of a text column, each of which becomes one number; empty for numbers.
+        limits: The least and the largest value, which are mapped to the range of the form; None: not scaled.
+        width: How many numbers a cell becomes, for a column of lists.
+    """
+
+    name: str
+    categories: tuple[str | int, ...] = ()
+    limits: Pair | None = None
+    width: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputForm:
+    """How records are read.
+
+    Attributes:
+        kind: What they are: the rows of a table, arrays, or images.
+        shape: The shape of one record.
+        columns: The feature columns of a table, in their order.
+        limits: As those of a column, for arrays and images.
+        range: What limits are mapped to.
+        fill: Replaces a missing number.
+        task: The column with the task of a row; None if there is none.
+        decimal: The decimal mark of numbers in texts.
+        delimiter: The delimiter of a CSV file.
+        encoding: The encoding of a CSV file.
+        version: The version of these rules.
+    """
+
+    kind: Kind
+    shape: tuple[int, ...]
+    columns: tuple[InputColumn, ...] = ()
+    limits: Pair | None = None
+    range: Pair = (0.0, 1.0)
+    fill: float = 0.0
+    task: str | None = None
+    decimal: Decimal = "."
+    delimiter: str = ","
+    encoding: Encoding = "utf-8"
+    version: int = VERSION
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "InputForm":
+        """The form with these values, as JSON has them.
+
+        Args:
+            facts: The values by name.
+
+        Returns:
+            The form.
+
+        Raises:
+            DataError: It was written by a newer version, or is no form.
+        """
+        if isinstance(facts, Mapping) and isinstance(made := facts.get("version"), int) and made > VERSION:
+            raise DataError(f"records are read by version {made} of the rules, and tacit here knows {VERSION}; upgrade")
+        try:
+            columns = tuple(
+                InputColumn(**{**one, "categories": tuple(one["categories"]), "limits": _pair(one["limits"])})
+                for one in facts["columns"]
+            )
+            plain = {**facts, "columns": columns, "shape": tuple(facts["shape"]), "limits": _pair(facts["limits"])}
+            return cls(**{**plain, "range": _pair(facts["range"])})
+        except (KeyError, TypeError, ValueError):
+            raise DataError(
+                "how records are read is damaged; restore the files from where they were published"
+            ) from None
+
+
+def _pair(value: Any) -> Pair | None:
+    if value is None:
+        return None
+    low, high = value
+    return float(low), float(high)
