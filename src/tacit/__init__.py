@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Pool,
         RoutedExperts,
     )
+    from tacit.prediction import load
     from tacit.privacy import (
         Block,
         Budget,
@@ -49,7 +50,7 @@ __all__ = [  # noqa: RUF022
     "Ledger", "Policy", "Vault", "Declared", "Block", "Read", "Certificate", "issue",
     "Stream", "StreamInfo", "Task", "TaskInfo",
     "AGEM", "CosineClassifier", "DPAGEM", "DPCL", "DPER", "Joint", "LifelongDP", "MomentsClassifier", "NaiveDPSGD",
-    "PEFTEnsemble", "Pool", "RoutedExperts", "run",
+    "PEFTEnsemble", "Pool", "RoutedExperts", "load", "run",
 ]  # fmt: skip
 
 __getattr__, __dir__ = attach(__name__, __file__)

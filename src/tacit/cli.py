@@ -9,6 +9,7 @@ import typer
 
 from tacit.commands import (
     attack_command,
+    predict_command,
     presets_command,
     report_command,
     reproduce_command,
@@ -44,6 +45,7 @@ GROUPS = {
 }
 app.command("run")(run_command.run)
 app.command("sweep")(sweep_command.sweep)
+app.command("predict")(predict_command.predict)
 app.command("report")(report_command.report)
 app.command("plot")(report_command.plot)
 app.command("presets")(presets_command.presets)

@@ -4,9 +4,10 @@ The form follows from the declaration and the names and types of columns. It is 
 that new records are read as those were that the model learned from.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tacit.errors import DataError
 
@@ -64,6 +65,23 @@ class InputForm:
     encoding: Encoding = "utf-8"
     version: int = VERSION
 
+    def __post_init__(self) -> None:
+        pairs = [pair for pair in (self.range, self.limits, *(one.limits for one in self.columns)) if pair is not None]
+        names = [one.name for one in self.columns]
+        right = (
+            self.kind in get_args(Kind)
+            and self.decimal in get_args(Decimal)
+            and self.encoding in get_args(Encoding)
+            and all(isinstance(side, int) and side > 0 for side in self.shape)
+            and all(isinstance(name, str) for name in names)
+            and len(set(names)) == len(names)
+            and all(isinstance(value, str | int) for one in self.columns for value in one.categories)
+            and all(-math.inf < low < high < math.inf for low, high in pairs)
+            and math.isfinite(self.fill)
+        )
+        if not right:
+            raise ValueError("the values are not those of a form")
+
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "InputForm":
         """The form with these values, as JSON has them.
@@ -78,7 +96,9 @@ class InputForm:
             DataError: It was written by a newer version, or is no form.
         """
         if isinstance(facts, Mapping) and isinstance(made := facts.get("version"), int) and made > VERSION:
-            raise DataError(f"records are read by version {made} of the rules, and tacit here knows {VERSION}; upgrade")
+            raise DataError(
+                f"the release reads records by version {made} of the rules, and this tacit knows {VERSION}; upgrade it"
+            )
         try:
             columns = tuple(
                 InputColumn(**{**one, "categories": tuple(one["categories"]), "limits": _pair(one["limits"])})
@@ -88,7 +108,7 @@ class InputForm:
             return cls(**{**plain, "range": _pair(facts["range"])})
         except (KeyError, TypeError, ValueError):
             raise DataError(
-                "how records are read is damaged; restore the files from where they were published"
+                "what the release says on reading records is damaged; restore its files from where they were published"
             ) from None
 
 

@@ -140,7 +140,8 @@ def verify(
     """Check the database file, and recompute hashes, tables and prices from the logged events."""
     from tacit.certificate import ledger_check, repricing
     from tacit.certificate.certificate import Certificate
-    from tacit.commands.privacy.certificate_commands import check_binding, locate
+    from tacit.commands.privacy.certificate_commands import check_binding
+    from tacit.commands.release_folders import locate
 
     with view_ledger(ledger, verifying=True) as book:
         verified = book.verify()

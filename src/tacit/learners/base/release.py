@@ -1,7 +1,7 @@
 """A release: a model version with its certificate, as safetensors and JSON."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,18 +73,19 @@ class Release:
         try:
             stream = facts["stream"]
             tasks = tuple(map(_task, stream["tasks"]))
-            inputs = None if stream.get("inputs") is None else InputForm.of(stream["inputs"])
-            return cls(
+            form = stream.pop("inputs", None)
+            release = cls(
                 task=_task(facts["task"]),
                 method=facts["method"],
                 tensors=tensors,
-                info=StreamInfo(**stream | {"shape": tuple(stream["shape"]), "tasks": tasks, "inputs": inputs}),
+                info=StreamInfo(**stream | {"shape": tuple(stream["shape"]), "tasks": tasks}),
                 tasks=tuple(map(_task, facts["learnt"])),
                 certificate=Certificate.load(folder / CERTIFICATE),
                 settings=Stored(plain=facts["settings"], code=tuple(facts["code"])) if "settings" in facts else None,
             )
         except (KeyError, TypeError, AttributeError, DataError):
             raise LearnerError(damage(folder)) from None
+        return release if form is None else replace(release, info=replace(release.info, inputs=InputForm.of(form)))
 
 
 def damage(folder: Path | str) -> str:
