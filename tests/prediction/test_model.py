@@ -147,14 +147,15 @@ def test_images_meet_the_backbone_of_the_training(tmp_path: Path) -> None:
     from PIL import Image
 
     rng = np.random.default_rng(0)
-    for label, level in (("dark", 40), ("light", 200)):
+    for label, pitch in (("fine", 1.5), ("coarse", 0.5)):
+        waves = 128 + 60 * np.sin(pitch * np.arange(32))[:, None]
         for name in ("train", "new"):
             (tmp_path / name / label).mkdir(parents=True)
             for number in range(12):
-                pixels = np.clip(rng.normal(level, 10, (32, 32)), 0, 255).astype(np.uint8)
+                pixels = np.clip(rng.normal(waves, 5, (32, 32)), 0, 255).astype(np.uint8)
                 Image.fromarray(pixels).save(tmp_path / name / label / f"{number}.png")
     facts = {
-        "name": "pictures", "files": {"train": "train"}, "shape": [1, 32, 32], "labels": ["dark", "light"],
+        "name": "pictures", "files": {"train": "train"}, "shape": [1, 32, 32], "labels": ["fine", "coarse"],
         "tasks": [{"name": "all", "size": 24}], "public": True,
     }  # fmt: skip
     (tmp_path / "pictures.yaml").write_text(yaml.safe_dump(facts))
