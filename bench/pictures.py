@@ -56,7 +56,7 @@ def paint(axes: Any, title: str, bars: list[dict[str, Any]], label: str) -> None
         value, std, note = bar.get("value"), bar.get("std"), bar.get("note")
         edge = "black" if bar["kind"] == "free" else color
         axes.barh(-place, value or 0, xerr=std, color=color, edgecolor=edge, height=0.7, label=words, capsize=3)
-        number = "" if value is None else f"{value:.1f}" + ("" if std is None else f" ± {std:g}")
+        number = "" if value is None else f"{value:.1f}" + ("" if std is None else f" ± {std}")
         axes.text(
             (value or 0) + (std or 0) + 1,
             -place,
