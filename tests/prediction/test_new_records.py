@@ -76,7 +76,7 @@ def test_training_records_are_read_bit_for_bit(visits: Path) -> None:
     [
         (NEW.replace("pulse", "puls"), "has no column 'pulse' that the model reads; did you mean puls"),
         ("a,b\n1,2\n", "has no column 'age', 'pulse', 'visit' that the model reads; it has a, b"),
-        (NEW.replace("pulse", "age"), "does not look like column names"),
+        (NEW.replace("pulse", "age"), "has two columns 'age'; rename one"),
         (
             f"{HEADER}80,other,600,p\n90,other,700,p\n",
             "'age' has 100% of its values outside .* 0 to 100; check its unit",
@@ -84,7 +84,7 @@ def test_training_records_are_read_bit_for_bit(visits: Path) -> None:
         (f"{HEADER}80,other,old,p\n90,other,young,p\n", "'age' holds no number"),
         (f"{HEADER}80,home,50,p\n90,zoo,50,p\n", "'visit' has none of the declared values 2026-01/1, other, but"),
         (f"{HEADER}80,other,50,p\n90,other\n", "record 2 has another number of cells than the header"),
-        ("", "is empty|no header|first line"),
+        ("", "is empty; the first line has the names"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, text: str, words: str) -> None:

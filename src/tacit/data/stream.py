@@ -55,7 +55,7 @@ class StreamInfo:
     """What computed the features: the key of a public backbone, or a file of its features; empty for raw records."""
     endless: bool = False
     """Whether the stream has no end: `tasks` is then one period, and task n has the facts of tasks[n % period]."""
-    inputs: InputForm | None = field(default=None, compare=False)
+    inputs: InputForm | None = field(default=None, compare=False, repr=False)
     """How new records are read for predictions; None where records come as arrays of the right shape."""
 
     @classmethod

@@ -4,6 +4,8 @@ The records belong to whoever asks for predictions, and every one of them gets o
 drops nothing: it names the columns, lines and values that do not fit.
 """
 
+import codecs
+import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,15 +21,13 @@ from tacit.data.samples import Floats
 from tacit.data.tensors import tensor
 from tacit.errors import DataError
 from tacit.privacy.vault.sources import cell_conversion
-from tacit.privacy.vault.sources.declared_arrays import array_features
-from tacit.privacy.vault.sources.image_folder import image_features
-from tacit.privacy.vault.sources.table_reader import CSV, PARQUET
 from tacit.words import counted, listed, nearest
 
+CSV, PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+LONGEST_HEADER = 2**24
 MOST_OUTSIDE = 0.5
 """The share of the numbers of a column outside its declared limits from which on it is refused."""
-LARGEST_LINE = 2**24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ def read_rows(form: InputForm, source: Any, keep: tuple[str, ...] = (), *, any_r
         where = "the data"
     if isinstance(source, _Images):
         _expect(form, "images", where)
-        return Rows(x=image_features(source.pictures, form), kept=(("file", pa.array(source.names)),))
+        return Rows(x=cell_conversion.image_features(source.pictures, form), kept=(("file", pa.array(source.names)),))
     if hasattr(source, "__arrow_c_stream__"):
         _expect(form, "table", where)
         return _table(form, _plain(source), where, keep, any_range)
@@ -110,15 +110,13 @@ def _csv(form: InputForm, path: Path) -> Any:
     """A CSV file with texts in all cells; a line that does not fit is an error, since each is to get a prediction."""
     import pyarrow.csv as arrow_csv
 
-    from tacit.privacy.vault.sources.csv_file import csv_header
-
     bad: list[int] = []
 
     def reject(row: Any) -> str:
         bad.append(row.number or 0)
         return "error"
 
-    header = csv_header(path, form.delimiter, form.encoding)
+    header = _header(form, path)
     read = arrow_csv.ReadOptions(encoding=form.encoding, use_threads=False)  # so that lines are numbered
     parse = arrow_csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True, invalid_row_handler=reject)
     convert = arrow_csv.ConvertOptions(
@@ -133,6 +131,19 @@ def _csv(form: InputForm, path: Path) -> Any:
         ) from None
     except (pa.ArrowException, OSError, UnicodeError):
         raise DataError(f"{path} cannot be read as a CSV file; check its format and encoding") from None
+
+
+def _header(form: InputForm, path: Path) -> list[str]:
+    """The column names in the first line of a CSV file."""
+    try:
+        with path.open("rb") as file:
+            line = file.readline(LONGEST_HEADER).removeprefix(codecs.BOM_UTF8).decode(form.encoding)
+        names = next(csv.reader([line], delimiter=form.delimiter), [])
+    except (OSError, UnicodeError, csv.Error):
+        raise DataError(f"{path} cannot be read as a CSV file; check its format and encoding") from None
+    if not any(name.strip() for name in names):
+        raise DataError(f"{path} is empty; the first line has the names of the columns")
+    return names
 
 
 def _stored_array(path: Path) -> NDArray[Any]:
@@ -184,7 +195,7 @@ def _array(form: InputForm, source: Any, where: str) -> Floats:
         )
     if form.kind == "table":
         raise DataError(f"{where} has no column names, and the model reads the columns {_names(form)}; give a table")
-    return array_features(array, form)
+    return cell_conversion.array_features(array, form)
 
 
 def _plain(source: Any) -> Any:

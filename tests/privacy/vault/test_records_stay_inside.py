@@ -25,9 +25,10 @@ from tacit.privacy.vault.intake.feature_map import FeatureMap
 from tacit.privacy.vault.sources import csv_file
 
 VAULT, OWNER = "tacit.privacy.vault.", "tacit.experiment.owner."
-BUILDERS = {"from_arrays", "from_datasets", "from_frame", "open_declared", "refuse_unmatched"}
-"""What other rooms use of the readers: functions that build streams, and read no record, and a comparison of public
-rows with their declaration (tests/experiment/owner/test_declaration_check.py: of private ones nothing is compared)."""
+BUILDERS = {"from_arrays", "from_datasets", "from_frame", "open_declared", "refuse_unmatched", "cell_conversion"}
+"""What other rooms use of the readers: functions that build streams, and read no record; a comparison of public rows
+with their declaration (tests/experiment/owner/test_declaration_check.py: of private ones nothing is compared); and the
+conversion of cells, which opens nothing and also reads the records that predictions are made for."""
 
 
 def is_private(module: str) -> bool:

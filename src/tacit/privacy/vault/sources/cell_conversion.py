@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tacit.data.benchmarks.formats import Bytes
 from tacit.data.declared.parsing import WHOLE
 from tacit.data.input_form import Decimal, InputColumn, InputForm
 from tacit.data.samples import Array, Floats
@@ -114,6 +115,19 @@ def features(rows: Any, form: InputForm) -> Floats:
     """The records of these rows of a table."""
     parts = [np.zeros((len(rows), 0)), *(_feature(rows.column(one.name), one, form) for one in form.columns)]
     return to_float32(np.concatenate(parts, axis=1)).reshape(len(rows), *form.shape)
+
+
+def array_features(x: Array, form: InputForm) -> Floats:
+    """The records of an array of numbers."""
+    scaled = scale(x.astype(np.float64), form, form.limits)
+    return to_float32(scaled).reshape(-1, *form.shape)
+
+
+def image_features(images: Sequence[Bytes], form: InputForm) -> Floats:
+    """The records of decoded images."""
+    stored = np.asarray(images, dtype=np.uint8).reshape(-1, *form.shape)
+    found: Floats = scale(stored.astype(np.float32), form, form.limits).astype(np.float32)
+    return found
 
 
 def _feature(cells: Any, column: InputColumn, form: InputForm) -> Array:

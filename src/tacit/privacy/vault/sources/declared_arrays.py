@@ -44,7 +44,7 @@ class DeclaredArrays:
         keep = np.ones(len(self._x), np.bool_) if self._task is None else _names(self._task) == plain_name(task)
         if self._person is not None:
             keep &= _names(self._person) != ""
-        x = array_features(self._x[keep], self.form)
+        x = cell_conversion.array_features(self._x[keep], self.form)
         y = cell_conversion.labels(_to_arrow(self._y[keep]), self._declared.labels)
         ids = None if self._person is None else _names(self._person[keep])
         return x, y, ids
@@ -104,12 +104,6 @@ def array_form(declared: Declaration, shape: tuple[int, ...]) -> InputForm:
     """How arrays are read."""
     limits = None if isinstance(declared.scaling, dict) else declared.scaling
     return InputForm(kind="arrays", shape=tuple(shape), limits=limits, range=declared.range, fill=declared.fill)
-
-
-def array_features(x: Array, form: InputForm) -> Floats:
-    """The records of an array of numbers."""
-    scaled = cell_conversion.scale(x.astype(np.float64), form, form.limits)
-    return cell_conversion.to_float32(scaled).reshape(-1, *form.shape)
 
 
 def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:

@@ -1,6 +1,5 @@
 """Reads a private folder of images, with one subfolder per class, or per task and then per class."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from tacit.data.declared.declaration import Declaration
 from tacit.data.input_form import InputForm
 from tacit.data.samples import Array, Floats
 from tacit.errors import DataError
-from tacit.privacy.vault.sources.cell_conversion import scale
+from tacit.privacy.vault.sources import cell_conversion
 from tacit.privacy.vault.sources.source import Occurring
 
 BYTE_RANGE = (0.0, 255.0)
@@ -60,7 +59,7 @@ class ImageFolder:
                 if image is not None:
                     images.append(image)
                     labels.append(label)
-        x = image_features(images, self.form)
+        x = cell_conversion.image_features(images, self.form)
         return x, np.asarray(labels, dtype=str if isinstance(self._declared.labels[0], str) else np.int64), None
 
     def occurring(self) -> Occurring:
@@ -84,13 +83,6 @@ class ImageFolder:
             raise
         except Exception:  # pillow raises errors of many types, and their messages name a private file
             return None
-
-
-def image_features(images: Sequence[Bytes], form: InputForm) -> Floats:
-    """The records of decoded images."""
-    stored = np.asarray(images, dtype=np.uint8).reshape(-1, *form.shape)
-    found: Floats = scale(stored.astype(np.float32), form, form.limits).astype(np.float32)
-    return found
 
 
 def _has_files(folder: Path) -> bool:
