@@ -54,14 +54,32 @@ def reprice(certificate: Certificate) -> None:
     n = min(certificate.unit.max_tasks_per_unit, certified.all_tasks)
     if n > 1:
         at_least(certified.epsilon, _in_several(certificate, n), f"{what} a unit in {n} tasks loses")
+    _check_other_blocks(certificate, what)
     for events in _by_block(certificate):
         cost = epsilon.epsilon(whole(events), certified.delta, certificate.adjacency)
         at_least(certified.epsilon, cost, f"{what} the mechanisms that read one block cost")
     if certificate.adjacency is Adjacency.REPLACE_ONE:
         lists = [*(list(bound.events) for bound in certified.bounds if bound.events), *_by_block(certificate)]
+        lists += map(list, certified.other_blocks.lists if certified.other_blocks else ())
         texts = [[to_json(whole([event])) for event in events] for events in lists]
         cost = replace_one.worst(texts, certified.delta)
         at_least(certified.epsilon, cost, f"{what} a unit replaced by one of another part or task loses")
+
+
+def _check_other_blocks(certificate: Certificate, what: str) -> None:
+    """Other lists and filters cost no more than the certified ε; a curve over several tasks may, as it is looser."""
+    certified = certificate.claims.certified
+    if (others := certified.other_blocks) is None:
+        return
+    for events in others.lists:
+        cost = epsilon.epsilon(whole(events), certified.delta, certificate.adjacency)
+        at_least(certified.epsilon or 0.0, cost, f"{what} another block costs")
+    for limits in others.filters:
+        if len(limits.orders) != len(limits.limits) or not all(order > 1 for order in limits.orders):
+            raise CertificateError("a Rényi curve of the certificate has no valid orders; do not rely on it")
+        if certificate.unit.max_tasks_per_unit == 1:
+            cost = epsilon.rdp_to_epsilon(limits.limits, certified.delta - limits.additive_delta, limits.orders)
+            at_least(certified.epsilon or 0.0, cost, f"{what} the filter of an open block allows")
 
 
 def _in_several(certificate: Certificate, n: int) -> float:

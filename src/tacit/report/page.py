@@ -70,16 +70,8 @@ def page(found: Collection) -> str:
     Returns:
         HTML.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=FileSystemLoader(ASSETS),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     drawn = figures(found.runs)
     ids = {"results", "privacy", "attacks", "audits", "certificate", "repeat"}
     ids |= {"matrix"} & drawn.keys() | ({"curves"} if {"accuracy", "forgetting"} & drawn.keys() else set())
@@ -87,7 +79,7 @@ def page(found: Collection) -> str:
     ordered = sorted(found.runs, key=lambda run: run is not top)
     words = in_words(ordered)
     attacked = [run.attacks for run in found.runs if run.attacks is not None]
-    text: str = environment.get_template("page.html.j2").render(
+    text: str = template("page.html.j2").render(
         found=found,
         headline=headline(found),
         clipped=clipped,
@@ -110,6 +102,27 @@ def page(found: Collection) -> str:
         data=Markup(_data(found.runs, drawn)),
     )
     return text.encode("utf-8", "replace").decode()
+
+
+def template(name: str) -> Any:
+    """A Jinja template of the package that escapes every value.
+
+    Args:
+        name: The file.
+
+    Returns:
+        The template.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(ASSETS),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
 
 
 def _missing(found: Collection) -> list[tuple[str, str]]:
