@@ -33,6 +33,7 @@ Events = list[dict[str, Any]]
 GROUPS = (1, 2, 3, 5)
 """The numbers of units that bounds are computed for."""
 FALSE_POSITIVES = (0.01, 0.001)
+_WHOLE = "all"  # the part of a block that was not split
 _MOST_EXACT = 6
 """How many event lists get a privacy loss distribution; the rest, which cost less, get Rényi curves."""
 _MOST_LISTS = 64
@@ -178,7 +179,7 @@ def _maximal(lists: Iterable[Events]) -> list[Events]:
 
 def _alone(task: Mapping[str, Any]) -> bool:
     """Whether the block of a task was committed and not split, so that its events are all there is."""
-    return task["mode"] == "committed" and "/" not in task["part"]
+    return task["mode"] == "committed" and task["part"] == _WHOLE
 
 
 def _filters(others: Mapping[str, Any] | None) -> list[dict[str, Any]]:

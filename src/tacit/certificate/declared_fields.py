@@ -9,6 +9,8 @@ from pydantic import ValidationError
 from tacit.certificate.sections import Contents
 from tacit.privacy.ledger.limits.deployment import Deployment
 
+__all__ = ["TITLES", "Deployment", "declared", "declared_rows"]
+
 TITLES = {
     "name": "name",
     "description": "description",

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event
 from numpy.typing import NDArray
-from scipy import special
 
 from tacit.privacy.accounting import epsilon as accounting
 from tacit.privacy.accounting import events, pld, rdp, replace_one
+from tacit.privacy.accounting import gaussian_dp as gaussian
 from tacit.privacy.accounting.budget import Adjacency
 
 Array = NDArray[np.float64]
@@ -90,7 +90,7 @@ def of_event(event: dp_event.DpEvent, adjacency: Adjacency, *, exact: bool = Tru
             removed, added, method = *(np.fmin(by_curve, one) for one in found), PLD
         except (pld.Unsupported, ArithmeticError, ValueError, MemoryError):
             pass
-    mu = _gaussian_dp(plain, adjacency) if additive == 0 else math.inf
+    mu = gaussian.mu_of_event(plain, adjacency) if additive == 0 else math.inf
     return _profile(grid, removed + additive, added + additive, method, mu)
 
 
@@ -148,7 +148,7 @@ def of_pair(epsilon: float, delta: float) -> Profile:
     """
     grid = np.unique(np.append(_grid(max(epsilon, _LEAST_SCALE)), epsilon))
     both = delta_of_pair(grid, epsilon, delta)
-    return _profile(grid, both, both, PAIR, _gaussian_of_pure(epsilon) if delta == 0 else math.inf)
+    return _profile(grid, both, both, PAIR, gaussian.mu_of_pure(epsilon) if delta == 0 else math.inf)
 
 
 def delta_of_pair(epsilons: Array, epsilon: float, delta: float) -> Array:
@@ -189,11 +189,10 @@ def true_positives(profiles: Sequence[Profile], false_positives: float, *, units
 
 def advantage(profiles: Sequence[Profile], *, units: int = 1) -> float:
     """The largest difference between true and false positives. Arguments as in `true_positives`."""
-    if units == 1:
-        return max((min(1.0, float(one.worst[0])) for one in profiles), default=0.0)
+    at_zero = max((float(one.worst[0]) for one in profiles), default=0.0) if units == 1 else 1.0
     after = _iterated(profiles, _FALSE_POSITIVES, units)
-    # Between two points β is at most that of the right one, and α at least the left one.
-    return min(1.0, float(np.max(after[1:] - _FALSE_POSITIVES[:-1], initial=float(after[0]))))
+    # Between two points β is at most that of the right one, and α at least the left one. A Rényi curve has a loose δ(0).
+    return min(1.0, at_zero, float(np.max(after[1:] - _FALSE_POSITIVES[:-1], initial=float(after[0]))))
 
 
 def group_epsilon(profiles: Sequence[Profile], delta: float, units: int) -> float:
@@ -233,24 +232,15 @@ def _mu_up_to(profile: Profile, additive: float) -> float:
     if not len(needed):
         return 0.0
     low, high = 0.0, 1.0
-    while not np.all(_delta_of_gaussian(high, ahead) >= needed):
+    while not np.all(gaussian.delta_of_mu(high, ahead) >= needed):
         low, high = high, 2 * high
         if high > 1e3:
             return math.inf
     for _ in range(60):
         middle = (low + high) / 2
-        fits = bool(np.all(_delta_of_gaussian(middle, ahead) >= needed))
+        fits = bool(np.all(gaussian.delta_of_mu(middle, ahead) >= needed))
         low, high = (low, middle) if fits else (middle, high)
     return high
-
-
-def _delta_of_gaussian(mu: float, epsilons: Array) -> Array:
-    """δ_µ(ε), rounded down."""
-    with np.errstate(over="ignore", under="ignore"):
-        first = special.log_ndtr(mu / 2 - epsilons / mu)
-        second = epsilons + special.log_ndtr(-mu / 2 - epsilons / mu)
-        found = np.exp(first) * -np.expm1(np.minimum(0.0, second - first))
-    return np.asarray(found * (1 - _ROUNDING) - 1e-14)
 
 
 def _iterated(profiles: Sequence[Profile], false_positives: Array, units: int) -> Array:
@@ -305,29 +295,3 @@ def _reach(event: dp_event.DpEvent, adjacency: Adjacency) -> float:
 def _curve_reach(curve: Sequence[float], orders: Sequence[float]) -> float:
     found = rdp.to_epsilon(curve, _REACH[0], orders)
     return max(_LEAST_SCALE, found if math.isfinite(found) else _MOST_EPSILON)
-
-
-def _gaussian_dp(event: dp_event.DpEvent, adjacency: Adjacency) -> float:
-    """A µ such that the event is µ-GDP; infinite where none is known, as for adaptive events that have ρ-zCDP only.
-
-    Sampling is left out: δ of a mixture is at most that of its parts, and far in the tail a sampled Gaussian is no
-    better than an unsampled one.
-    """
-    match event:
-        case dp_event.NoOpDpEvent():
-            return 0.0
-        case dp_event.GaussianDpEvent() | dp_event.LaplaceDpEvent():
-            shift = (2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0) / max(float(event.noise_multiplier), 1e-300)
-            return shift if isinstance(event, dp_event.GaussianDpEvent) else _gaussian_of_pure(shift)
-        case dp_event.PoissonSampledDpEvent():
-            return _gaussian_dp(event.event, adjacency) if event.sampling_probability > 0 else 0.0
-        case dp_event.SelfComposedDpEvent():
-            return math.sqrt(event.count) * _gaussian_dp(event.event, adjacency) if event.count else 0.0
-        case dp_event.ComposedDpEvent():
-            return math.hypot(*(_gaussian_dp(one, adjacency) for one in event.events))
-    return math.inf
-
-
-def _gaussian_of_pure(epsilon: float) -> float:
-    """The smallest µ of everything that is (ε, 0)-DP: G_µ passes below the corner (1/(1 + e^ε), 1/(1 + e^ε))."""
-    return -2 * float(special.ndtri_exp(-float(np.logaddexp(0.0, epsilon)))) * (1 + _ROUNDING)

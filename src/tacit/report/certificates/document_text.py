@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 from tacit.certificate import Certificate
 from tacit.certificate.attack_text import AttackWords, attack_words, up
 from tacit.certificate.certificate_text import EXACT_ARITHMETIC, REAL_ARITHMETIC, model_hash
-from tacit.certificate.declared_fields import TITLES, declared_rows
-from tacit.privacy.ledger.limits.deployment import Deployment
+from tacit.certificate.declared_fields import TITLES, Deployment, declared_rows
 from tacit.report.certificate_words import audits, observer, protected, strength
 from tacit.words import counted
 

@@ -56,7 +56,7 @@ def _compiled(text: DocumentText, issued: str, kind: Literal["pdf", "png"]) -> l
         any(low <= ord(letter) < high for low, high in _COVERED) for letter in json.dumps(texts, ensure_ascii=False)
     )
     try:
-        found = typst.compile(
+        found: Any = typst.compile(
             (ASSETS / "certificate.typ").read_bytes(),
             format=kind,
             sys_inputs={"data": data, "issued": _day(issued).date().isoformat()},
@@ -66,7 +66,7 @@ def _compiled(text: DocumentText, issued: str, kind: Literal["pdf", "png"]) -> l
         )
     except typst.TypstError as error:
         raise ConfigError(f"Typst could not set the document: {error.message}; write .html instead") from None
-    return [one for one in (found if isinstance(found, list) else [found]) if one is not None]
+    return found if isinstance(found, list) else [found]
 
 
 def _breakable(value: Any) -> Any:

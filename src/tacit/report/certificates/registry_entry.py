@@ -20,9 +20,8 @@ import yaml
 from tacit.certificate import Certificate
 from tacit.certificate.attack_text import attack_words
 from tacit.certificate.certificate_text import EXACT_ARITHMETIC, REAL_ARITHMETIC
-from tacit.certificate.declared_fields import declared
+from tacit.certificate.declared_fields import Deployment, declared
 from tacit.errors import CertificateError
-from tacit.privacy.ledger.limits.deployment import Deployment
 from tacit.report.certificate_words import observer, protected
 from tacit.report.page import ASSETS
 from tacit.words import counted
