@@ -179,7 +179,7 @@ def _maximal(lists: Iterable[Events]) -> list[Events]:
 
 def _alone(task: Mapping[str, Any]) -> bool:
     """Whether the block of a task was committed and not split, so that its events are all there is."""
-    return task["mode"] == "committed" and task["part"] == _WHOLE
+    return bool(task["mode"] == "committed" and task["part"] == _WHOLE)
 
 
 def _filters(others: Mapping[str, Any] | None) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ Rényi curve that a filter enforces.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from dp_accounting import dp_event
@@ -42,7 +43,7 @@ _ROUNDING = 1e-12
 PLD, RENYI, PAIR = "privacy loss distribution", "Rényi curve", "certified (ε, δ)"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Profile:
     """Upper bounds on δ(ε) of one mechanism.
 
@@ -190,14 +191,14 @@ def true_positives(profiles: Sequence[Profile], false_positives: float, *, units
 def advantage(profiles: Sequence[Profile], *, units: int = 1) -> float:
     """The largest difference between true and false positives. Arguments as in `true_positives`."""
     at_zero = max((float(one.worst[0]) for one in profiles), default=0.0) if units == 1 else 1.0
-    after = _iterated(profiles, _FALSE_POSITIVES, units)
-    # Between two points β is at most that of the right one, and α at least the left one. A Rényi curve has a loose δ(0).
+    after = _curve(tuple(profiles), units)
+    # Between two points β is at most that of the right one, and α at least the left one. A Rényi curve's δ(0) is loose.
     return min(1.0, at_zero, float(np.max(after[1:] - _FALSE_POSITIVES[:-1], initial=float(after[0]))))
 
 
 def group_epsilon(profiles: Sequence[Profile], delta: float, units: int) -> float:
     """An ε such that data that differ in `units` units are (ε, δ)-indistinguishable; infinite if none was found."""
-    after = _iterated(profiles, _FALSE_POSITIVES, units)
+    after = _curve(tuple(profiles), units)
     left, right = _FALSE_POSITIVES[:-1], after[1:]
     above = right > delta
     if not np.any(above):
@@ -241,6 +242,12 @@ def _mu_up_to(profile: Profile, additive: float) -> float:
         fits = bool(np.all(gaussian.delta_of_mu(middle, ahead) >= needed))
         low, high = (low, middle) if fits else (middle, high)
     return high
+
+
+@lru_cache(maxsize=32)
+def _curve(profiles: tuple[Profile, ...], units: int) -> Array:
+    """T applied `units` times to every point of the grid of false positives."""
+    return _largest(profiles, _curve(profiles, units - 1)) if units else _FALSE_POSITIVES
 
 
 def _iterated(profiles: Sequence[Profile], false_positives: Array, units: int) -> Array:

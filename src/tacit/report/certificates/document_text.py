@@ -110,7 +110,7 @@ def document_text(
             f"{certificate.method} · {counted(certified.all_tasks, 'task')} · {certificate.created[:10]}", 110
         ),
         guaranteed=words is not None,
-        verdict=cut(_verdict(certificate, words), _SENTENCE),
+        verdict=_verdict(certificate, words),
         numbers=() if words is None else _numbers(certificate, words),
         facts=tuple((question, cut(answer, _SENTENCE)) for question, answer in _facts(certificate)),
         groups=() if words is None else (_headings(kind), *words.groups),
@@ -149,10 +149,10 @@ def _verdict(certificate: Certificate, words: AttackWords | None) -> str:
     certified, kind = certificate.claims.certified, certificate.unit.kind
     said = strength(certified.epsilon, certified.delta, certified.reason, kind)
     if words is None:
-        return said
+        return cut(said, _SENTENCE)
     return (
-        f"{said} An attacker who wrongly accuses 1\u202f% of the {kind}s that were not in the data finds at most "
-        f"{words.groups[0][3]} of those that were."
+        f"{cut(said, _SENTENCE)} An attacker who wrongly accuses 1\u202f% of the {kind}s that were not in the data "
+        f"finds at most {words.groups[0][3]} of those that were."
     )
 
 

@@ -55,18 +55,24 @@ def _compiled(text: DocumentText, issued: str, kind: Literal["pdf", "png"]) -> l
     own = all(
         any(low <= ord(letter) < high for low, high in _COVERED) for letter in json.dumps(texts, ensure_ascii=False)
     )
-    try:
-        found: Any = typst.compile(
-            (ASSETS / "certificate.typ").read_bytes(),
-            format=kind,
-            sys_inputs={"data": data, "issued": _day(issued).date().isoformat()},
-            font_paths=typst.Fonts(include_system_fonts=not own, include_embedded_fonts=True),
-            timestamp=int(_day(issued).timestamp()),
-            **({"pdf_standards": "ua-1"} if kind == "pdf" else {"ppi": 144}),
-        )
-    except typst.TypstError as error:
-        raise ConfigError(f"Typst could not set the document: {error.message}; write .html instead") from None
-    return found if isinstance(found, list) else [found]
+    options: dict[str, Any] = {
+        "format": kind,
+        "sys_inputs": {"data": data, "issued": _day(issued).date().isoformat()},
+        "font_paths": typst.Fonts(include_system_fonts=not own, include_embedded_fonts=True),
+        "timestamp": int(_day(issued).timestamp()),
+    }
+    # The standard refuses letters that no font has; they are better shown as boxes than not at all.
+    compiled: Any = typst.compile
+    standards = [{"pdf_standards": "ua-1"}, {}] if kind == "pdf" else [{}]
+    for number, standard in enumerate(standards, start=1):
+        try:
+            found = compiled((ASSETS / "certificate.typ").read_bytes(), **options, **standard)
+            return found if isinstance(found, list) else [found]
+        except typst.TypstError as error:
+            if number == len(standards):
+                message = f"Typst could not set the document: {error.message}; write .html instead"
+                raise ConfigError(message) from None
+    raise AssertionError
 
 
 def _breakable(value: Any) -> Any:
