@@ -231,3 +231,31 @@ def test_gradients_and_memory_are_one_list(vault: Vault, admit: Admit) -> None:
     found = bounds(issue(vault.ledger, block, method="m"))
     whole = tradeoff.of_event(events.compose([plan.event, events.gaussian(9.0)]), Adjacency.ADD_OR_REMOVE)
     assert found.one.advantage == pytest.approx(tradeoff.advantage([whole]))
+
+
+def test_what_a_certificate_hides_is_bounded_by_its_pair(vault: Vault, admit: Admit) -> None:
+    """Made-up certificates that leave out what their numbers would be computed from, or how tasks compose."""
+    opened = admit(np.ones((9, 2)), np.zeros(9), budget=BUDGET, open=True)
+    vault.sums(opened, SumPlan(noise=20.0))
+    certificate = issue(vault.ledger, opened, method="sums")
+    pair = tradeoff.of_pair(certificate.epsilon or 0.0, 1e-5)
+    body = certificate.model_dump(mode="json")["claims"]["certified"]
+    tasks = [body["tasks"][0] | {"mode": "committed", "events": []}]
+    rules = [rule | {"applies": rule["rule"] == "basic"} for rule in body["over_tasks"]]
+    for hidden in (
+        {"other_blocks": {"lists": [], "filters": []}},
+        {"other_blocks": {"lists": [], "filters": []}, "tasks": tasks},
+        {"other_blocks": None, "tasks": tasks},
+        {"over_tasks": rules},
+    ):
+        found = bounds(changed(certificate, **hidden))
+        assert found.methods == (PAIR,) and found.one.advantage == pytest.approx(tradeoff.advantage([pair]))
+
+
+def test_a_smaller_pair_at_another_delta_changes_nothing(vault: Vault, admit: Admit) -> None:
+    """`curve` is not priced again without the ledger, so no bound rests on it."""
+    block = admit(np.ones((9, 2)), np.zeros(9), budget=BUDGET)
+    vault.sums(block, SumPlan(noise=4.0))
+    certificate = issue(vault.ledger, block, method="sums")
+    forged = changed(certificate, curve=[[1e-6, 1e-9], [certificate.epsilon, 1e-5]])
+    assert bounds(forged) == bounds(certificate)

@@ -33,6 +33,7 @@ Events = list[dict[str, Any]]
 GROUPS = (1, 2, 3, 5)
 """The numbers of units that bounds are computed for."""
 FALSE_POSITIVES = (0.01, 0.001)
+_RULES = ("parallel", "accountant", "adaptive filter")
 _WHOLE = "all"  # the part of a block that was not split
 _MOST_EXACT = 6
 """How many event lists get a privacy loss distribution; the rest, which cost less, get Rényi curves."""
@@ -92,7 +93,7 @@ def attack_bounds(certificate: Contents) -> AttackBounds | None:
     certified = certificate.claims.certified
     if certified.epsilon is None:
         return None
-    certain = certified.model_dump_json(include={"epsilon", "delta", "curve", "tasks", "alike", "other_blocks"})
+    certain = certified.model_dump_json(include={"epsilon", "delta", "tasks", "alike", "other_blocks"})
     rule = next((one.rule for one in certified.over_tasks if one.applies), "")
     return _computed(
         certain, certificate.adjacency, min(certificate.unit.max_tasks_per_unit, certified.all_tasks), rule
@@ -102,16 +103,14 @@ def attack_bounds(certificate: Contents) -> AttackBounds | None:
 @lru_cache(maxsize=64)
 def _computed(certain: str, adjacency: Adjacency, tasks: int, rule: str) -> AttackBounds:
     stated = json.loads(certain)
-    pairs = [(epsilon, delta) for epsilon, delta in stated["curve"] if epsilon is not None]
-    pairs = sorted({*pairs, (stated["epsilon"], stated["delta"])})
-    profiles = [_within(one, pairs) for one in _profiles(stated, adjacency, tasks, rule)]
-    delta = stated["delta"]
+    epsilon, delta = stated["epsilon"], stated["delta"]
+    profiles = [tradeoff.within(one, epsilon, delta) for one in _profiles(stated, adjacency, tasks, rule)]
     mu, mu_with_delta = tradeoff.gaussian_dp(profiles, 0.0), tradeoff.gaussian_dp(profiles, delta)
     return AttackBounds(
         delta=delta,
         mu=mu if math.isfinite(mu) else None,
         mu_with_delta=mu_with_delta if math.isfinite(mu_with_delta) else None,
-        groups=tuple(_group(profiles, units, stated["epsilon"], delta) for units in GROUPS),
+        groups=tuple(_group(profiles, units, epsilon, delta) for units in GROUPS),
         methods=tuple(sorted({one.method for one in profiles})),
     )
 
@@ -126,32 +125,28 @@ def _group(profiles: Sequence[Profile], units: int, epsilon: float, delta: float
     )
 
 
-def _within(profile: Profile, pairs: Iterable[tuple[float, float]]) -> Profile:
-    for epsilon, delta in pairs:
-        profile = tradeoff.within(profile, epsilon, delta)
-    return profile
-
-
 def _profiles(stated: dict[str, Any], adjacency: Adjacency, tasks: int, rule: str) -> list[Profile]:
     """The profiles of all that a unit may be in, of which the worst applies."""
     bounds, others = [*stated["tasks"], *stated.get("alike", [])], stated.get("other_blocks")
     only_pair = tradeoff.of_pair(stated["epsilon"], stated["delta"])
     opened = any(bound["mode"] == "open" for bound in bounds)
     curves = [tradeoff.of_curve(one["limits"], one["orders"], one["additive_delta"]) for one in _filters(others)]
+    if rule not in _RULES or (rule == "parallel" and tasks > 1) or (opened and not curves):
+        return [only_pair]
     if rule == "adaptive filter" or (rule == "accountant" and opened):
         return curves[:1] or [only_pair]
     if others is None and not (all(map(_alone, stated["tasks"])) and not stated.get("alike")):
         return [only_pair]
     lists = _maximal([*(bound["events"] for bound in bounds if bound["mode"] == "committed"), *_lists(others)])
-    unknown = any(bound["mode"] == "committed" and bound["epsilon"] and not bound["events"] for bound in bounds)
-    if (unknown and others is None) or len(lists) > _MOST_LISTS:
+    nameless = [bound for bound in bounds if bound["mode"] == "committed" and bound["epsilon"] and not bound["events"]]
+    if any("task" in bound for bound in nameless) or (nameless and not _lists(others)) or len(lists) > _MOST_LISTS:
         return [only_pair]
     if rule == "accountant":
         return _several(lists, adjacency, tasks) or curves[:1] or [only_pair]
     found = _each([whole(listed) for listed in lists], adjacency)
     if adjacency is Adjacency.REPLACE_ONE:  # a unit may be replaced by one of another block
         pairs_of = list(combinations(lists, 2))
-        if curves or len(pairs_of) > MOST_CHOICES:
+        if (curves and (lists or len(curves) > 1)) or len(pairs_of) > MOST_CHOICES:
             return [only_pair]
         found += [tradeoff.of_exchange(whole(first), whole(second)) for first, second in pairs_of]
     return [*found, *curves] or [tradeoff.of_event(events.compose([]), adjacency)]
