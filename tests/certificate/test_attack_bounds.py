@@ -140,6 +140,8 @@ def test_an_open_block_is_bounded_by_its_filter(vault: Vault, admit: Admit) -> N
     smaller = limits.model_dump(mode="json") | {"limits": [one / 2 for one in limits.limits]}
     with pytest.raises(CertificateError, match="of other blocks are not the same"):
         ledger_check.check(changed(certificate, other_blocks={"filters": [smaller]}), vault.ledger)
+    with pytest.raises(CertificateError, match="does not give the ε that is stated"):
+        reprice(changed(certificate, other_blocks={"filters": [smaller]}))
     larger = smaller | {"limits": [one * 2 for one in limits.limits]}
     with pytest.raises(CertificateError, match="the filter of an open block allows"):
         reprice(changed(certificate, other_blocks={"filters": [larger]}))
@@ -259,3 +261,15 @@ def test_a_smaller_pair_at_another_delta_changes_nothing(vault: Vault, admit: Ad
     certificate = issue(vault.ledger, block, method="sums")
     forged = changed(certificate, curve=[[1e-6, 1e-9], [certificate.epsilon, 1e-5]])
     assert bounds(forged) == bounds(certificate)
+
+
+def test_a_smaller_curve_over_several_tasks_is_refused(ledger: Ledger) -> None:
+    lists = [[events.gaussian(5.0)], [events.laplace(9.0)], [events.gaussian(7.0)]]
+    certificate = issue(ledger, stream_of(ledger, lists, tasks_per_unit=2), method="m")
+    reprice(certificate)
+    others = certificate.claims.certified.other_blocks
+    assert others is not None
+    (limits,) = others.filters
+    smaller = limits.model_dump(mode="json") | {"limits": [one / 2 for one in limits.limits]}
+    with pytest.raises(CertificateError, match="does not give the ε that is stated"):
+        reprice(changed(certificate, other_blocks={"filters": [smaller]}))

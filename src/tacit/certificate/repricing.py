@@ -17,6 +17,7 @@ from tacit.privacy.accounting.budget import Adjacency
 from tacit.privacy.accounting.events import to_json
 
 Events = list[dict[str, Any]]
+_ROUNDING = 1e-6
 
 
 def reprice(certificate: Certificate) -> None:
@@ -67,19 +68,37 @@ def reprice(certificate: Certificate) -> None:
 
 
 def _check_other_blocks(certificate: Certificate, what: str) -> None:
-    """Other lists and filters cost no more than the certified ε; a curve over several tasks may, as it is looser."""
+    """Other lists and filters cost no more than the certified ε, and filters no less than their tasks state.
+
+    A curve over several tasks may cost more than the certified ε, since PLD may be tighter.
+    """
     certified = certificate.claims.certified
     if (others := certified.other_blocks) is None:
         return
     for events in others.lists:
         cost = epsilon.epsilon(whole(events), certified.delta, certificate.adjacency)
         at_least(certified.epsilon or 0.0, cost, f"{what} another block costs")
+    known = []
     for limits in others.filters:
         if len(limits.orders) != len(limits.limits) or not all(order > 1 for order in limits.orders):
             raise CertificateError("a Rényi curve of the certificate has no valid orders; do not rely on it")
-        if certificate.unit.max_tasks_per_unit == 1:
-            cost = epsilon.rdp_to_epsilon(limits.limits, certified.delta - limits.additive_delta, limits.orders)
+        known.append(
+            epsilon.rdp_to_epsilon(limits.limits, certified.delta - limits.additive_delta, limits.orders)
+            if limits.orders
+            else math.inf
+        )
+    if certificate.unit.max_tasks_per_unit > 1:
+        stated = [certified.epsilon or 0.0] * len(known)  # one curve over all tasks, which PLD may improve on
+        wrong = any(cost < bound * (1 - _ROUNDING) for cost, bound in zip(known, stated, strict=True))
+    else:
+        opened = [bound.epsilon for bound in certified.bounds if bound.mode == "open" and bound.epsilon and known]
+        wrong = not all(any(abs(cost - bound) <= _ROUNDING * bound for cost in known) for bound in opened)
+        for cost in known:
             at_least(certified.epsilon or 0.0, cost, f"{what} the filter of an open block allows")
+    if wrong:
+        raise CertificateError(
+            "a Rényi curve of the certificate does not give the ε that is stated for its tasks; do not rely on it"
+        )
 
 
 def _in_several(certificate: Certificate, n: int) -> float:

@@ -1,9 +1,12 @@
 """Policies: nothing dangerous by default, unknown keys are errors, one digest per content."""
 
+from pathlib import Path
+
 import pytest
 
 from tacit.errors import PolicyError
 from tacit.privacy.accounting.budget import Budget
+from tacit.privacy.ledger.limits.deployment import Deployment
 from tacit.privacy.ledger.limits.policy import Policy
 
 
@@ -95,3 +98,11 @@ def test_a_deployment_is_declared_once_and_kept(tmp_path) -> None:
 def test_policies_without_a_deployment_keep_their_digest() -> None:
     assert "deployment" not in Policy().to_dict()
     assert Policy.parse({"deployment": {}}).digest == Policy().digest
+
+
+def test_the_documented_deployment_is_a_policy(tmp_path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "certificates.md").read_text(encoding="utf-8")
+    file = tmp_path / "policy.toml"
+    file.write_text(page.split("```toml")[1].split("```")[0], encoding="utf-8")
+    deployment = Policy.load(file).deployment
+    assert deployment is not None and set(deployment.to_dict()) == set(Deployment.model_fields)

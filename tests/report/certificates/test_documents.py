@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from report.certificates.conftest import MARKUP, STATED
-from support.browser import chromium
 from support.report_folders import HOSTILE, LONG
 from tacit import Certificate
 from tacit.certificate.attack_bounds import attack_bounds
@@ -167,6 +166,9 @@ def test_cut(text: str, most: int, shown: str) -> None:
 def test_html_prints_on_one_side_of_a4_and_loses_nothing(
     cramped: DocumentText, certificate: Certificate, tmp_path: Path
 ) -> None:
+    pytest.importorskip("playwright.sync_api")
+    from support.browser import chromium
+
     file, wrong = tmp_path / "certificate.html", list[str]()
     with chromium() as browser:
         for text in (document_text(certificate), document_text(stated(certificate), utility="80 %"), cramped):
