@@ -22,7 +22,7 @@ from tacit.commands.console import CommandGroup, out
 from tacit.commands.data_commands import data
 from tacit.commands.features_commands import features
 from tacit.commands.privacy.budget_commands import budget
-from tacit.commands.privacy.certificate_commands import certificate
+from tacit.commands.privacy.certificate_papers import certificate
 from tacit.commands.privacy.keys_commands import keys
 from tacit.commands.privacy.ledger_commands import ledger
 from tacit.commands.privacy.policy_commands import policy

@@ -142,3 +142,10 @@ def test_where_it_is_written(swept: Path, monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.chdir(tmp_path)
     assert write_report([swept]) == swept / "report.html"
     assert write_report([swept, swept]).resolve() == tmp_path / "report.html"
+
+
+def test_the_certificate_bounds_every_attack(shown: Parsed) -> None:
+    text = " ".join(shown.texts)
+    for question in ("What can an attacker do?", "When few are accused?", "As µ-GDP?", "Families and groups?"):
+        assert question in text
+    assert "Upper bounds, rounded up, by privacy loss distributions of the charged events" in text

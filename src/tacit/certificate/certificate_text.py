@@ -3,9 +3,13 @@
 import hashlib
 from textwrap import wrap
 
+from tacit.certificate.attack_text import attack_words
+from tacit.certificate.declared_fields import declared_rows
 from tacit.certificate.sections import Certified, Contents, OverTasks
 
 _WIDTH = 100
+_SHORT = 300
+"""The characters of a declared text that are shown."""
 _TASKS = 12
 """The number of tasks with a line of their own."""
 EXACT_ARITHMETIC = "exact sums and exact noise, rounded correctly to a public grid"
@@ -31,6 +35,7 @@ def text(certificate: Contents) -> str:
         *_row("", certified.reason),
         *_row("by", certified.accountant),
         *_row("arithmetic", EXACT_ARITHMETIC if certificate.arithmetic == "exact" else REAL_ARITHMETIC),
+        *_attacks(certificate),
         *_same_units(certificate),
         *(line for words in certificate.beside for line in _row("also uses", words)),
         "",
@@ -64,12 +69,39 @@ def text(certificate: Contents) -> str:
         lines += _row("roll-back", f"accepted: {accepted}")
     lines += _row("ledger head", f"{ledger.head_seq} {ledger.head_hash}")
     if certificate.release is not None:
-        tensors = sorted(certificate.release.tensors.items())
-        hashed = hashlib.sha256("".join(f"{name} {value}\n" for name, value in tensors).encode()).hexdigest()
-        lines += _row("model", f"{len(tensors):,} tensors, SHA-256 {hashed}")
+        lines += _row("model", f"{len(certificate.release.tensors):,} tensors, SHA-256 {model_hash(certificate)}")
+    for name, value in declared_rows(certificate):
+        lines += _row("declared", f"{name}: {value if len(value) <= _SHORT else f'{value[:_SHORT]}…'}")
     signature = certificate.signature
     lines += _row("signed", "no" if signature is None else f"Ed25519, key {signature.public_key}")
     return "\n".join(lines)
+
+
+def model_hash(certificate: Contents) -> str | None:
+    """One SHA-256 over the names and hashes of all tensors.
+
+    Args:
+        certificate: The certificate.
+
+    Returns:
+        The hash in hexadecimal; None if the certificate names no model.
+    """
+    if certificate.release is None:
+        return None
+    tensors = sorted(certificate.release.tensors.items())
+    return hashlib.sha256("".join(f"{name} {value}\n" for name, value in tensors).encode()).hexdigest()
+
+
+def _attacks(certificate: Contents) -> list[str]:
+    """What an attacker can achieve at most."""
+    words = attack_words(certificate)
+    if words is None:
+        return []
+    lines = _row("as µ-GDP", words.gaussian)
+    lines += _row("attacks", f"advantage at most {words.groups[0][2]}; true positives {words.true_positives}")
+    groups = [f"{row[0]}: ε = {row[1]}, advantage {row[2]}, {row[3]} at 1 %" for row in words.groups[1:]]
+    lines += _row("groups", f"of {certificate.unit.kind}s, at the same δ, at most: {'; '.join(groups)}")
+    return [*lines, *_row("", f"upper bounds, by {words.computed}")]
 
 
 def _same_units(certificate: Contents) -> list[str]:

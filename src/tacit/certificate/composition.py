@@ -17,15 +17,18 @@ from typing import Any
 
 from dp_accounting import dp_event
 
-from tacit.certificate.sections import Certified, OverTasks, TaskBound, TaskGroupBound
+from tacit.certificate.sections import Certified, OtherBlocks, OverTasks, RenyiLimits, TaskBound, TaskGroupBound
 from tacit.privacy.accounting import epsilon as accounting
 from tacit.privacy.accounting import events, replace_one
 from tacit.privacy.accounting.budget import Adjacency, Budget
+from tacit.privacy.accounting.filters import UNITS
 from tacit.privacy.ledger import BlockStatement, StreamSummary, TaskGroup
 
 Bound = TaskBound | TaskGroupBound
 MAX_GROUPS = 16
 """The number of groups of unlisted tasks that are stated separately; more if a unit may be in more tasks."""
+MAX_OTHERS = 64
+"""The number of event lists and filters that are stated besides those of the tasks."""
 EXACT_UP_TO = 100
 """Up to this many tasks, rules that do not apply are computed by PLD too; beyond, by RDP alone."""
 
@@ -36,6 +39,7 @@ def certified(summary: StreamSummary, void_reason: str | None) -> Certified:
     rules = _over_tasks(summary)
     applying = next(rule for rule in rules if rule.applies)
     epsilon = None if void_reason else finite(summary.epsilon)
+    tasks, alike = tuple(_task(leaves, budget) for leaves in _roots(summary)), _not_listed(summary)
     reason = void_reason or ("" if epsilon is not None else "the charges have no finite epsilon") or applying.holds_for
     return Certified(
         epsilon=epsilon,
@@ -43,9 +47,35 @@ def certified(summary: StreamSummary, void_reason: str | None) -> Certified:
         reason=reason,
         curve=() if epsilon is None else _curve(summary, epsilon),
         accountant=f"{summary.accountant}; dp-accounting {metadata.version('dp-accounting')}",
-        tasks=tuple(_task(leaves, budget) for leaves in _roots(summary)),
+        tasks=tasks,
         over_tasks=tuple(rules),
-        alike=_not_listed(summary),
+        alike=alike,
+        other_blocks=None if epsilon is None else _other_blocks(summary, (*tasks, *alike)),
+    )
+
+
+def _other_blocks(summary: StreamSummary, shown: Iterable[Bound]) -> OtherBlocks | None:
+    """The event lists that no task shows, and the filters; None if some events are not known, or there are too many."""
+    if any(group.mode == "committed" and group.epsilon > 0 and not group.lists for group in summary.groups):
+        return None
+    known = {json.dumps(bound.events, sort_keys=True) for bound in shown if bound.mode == "committed"}
+    every = sorted({events for group in summary.groups for events in group.lists})
+    lists = [tuple(json.loads(text) for text in events) for events in every]
+    lists = [events for events in lists if events and json.dumps(events, sort_keys=True) not in known]
+    filters: list[RenyiLimits] = []
+    if summary.several is not None:
+        curve, additive = summary.several
+        filters.append(_limits(zip(accounting.ORDERS, curve, strict=True), additive))
+    else:
+        for limits in sorted({limits for group in summary.groups for limits in group.filters}):
+            filters.append(_limits(((accounting.ORDERS[place], limit / UNITS) for place, limit in limits), 0.0))
+    return OtherBlocks(lists=tuple(lists), filters=tuple(filters)) if len(lists) + len(filters) <= MAX_OTHERS else None
+
+
+def _limits(points: Iterable[tuple[float, float]], additive: float) -> RenyiLimits:
+    found = [(order, limit) for order, limit in points if math.isfinite(limit)]
+    return RenyiLimits(
+        orders=tuple(order for order, _ in found), limits=tuple(limit for _, limit in found), additive_delta=additive
     )
 
 

@@ -131,6 +131,11 @@ def _check_bounds(stated: Certified, want: Certified) -> None:
     for rule in stated.over_tasks:
         if rule.applies and (rule.rule not in applying or _loss(rule.epsilon) < stated.epsilon):
             raise CertificateError(f"the rule {rule.rule!r} does not give the certified ε; do not rely on it")
+    if stated.other_blocks is not None and stated.other_blocks != want.other_blocks:
+        raise CertificateError(
+            "the event lists and filters of other blocks are not the same in the certificate and in its ledger; do not "
+            "rely on it"
+        )
     recorded = {delta: _loss(epsilon) for epsilon, delta in want.curve}
     for epsilon, delta in stated.curve:
         if epsilon is not None and delta in recorded:

@@ -17,6 +17,7 @@ from tacit.privacy.accounting.budget import Adjacency
 from tacit.privacy.accounting.events import to_json
 
 Events = list[dict[str, Any]]
+_ROUNDING = 1e-6
 
 
 def reprice(certificate: Certificate) -> None:
@@ -54,14 +55,50 @@ def reprice(certificate: Certificate) -> None:
     n = min(certificate.unit.max_tasks_per_unit, certified.all_tasks)
     if n > 1:
         at_least(certified.epsilon, _in_several(certificate, n), f"{what} a unit in {n} tasks loses")
+    _check_other_blocks(certificate, what)
     for events in _by_block(certificate):
         cost = epsilon.epsilon(whole(events), certified.delta, certificate.adjacency)
         at_least(certified.epsilon, cost, f"{what} the mechanisms that read one block cost")
     if certificate.adjacency is Adjacency.REPLACE_ONE:
         lists = [*(list(bound.events) for bound in certified.bounds if bound.events), *_by_block(certificate)]
+        lists += map(list, certified.other_blocks.lists if certified.other_blocks else ())
         texts = [[to_json(whole([event])) for event in events] for events in lists]
         cost = replace_one.worst(texts, certified.delta)
         at_least(certified.epsilon, cost, f"{what} a unit replaced by one of another part or task loses")
+
+
+def _check_other_blocks(certificate: Certificate, what: str) -> None:
+    """Other lists and filters cost no more than the certified ε, and filters no less than their tasks state.
+
+    A curve over several tasks may cost more than the certified ε, since PLD may be tighter.
+    """
+    certified = certificate.claims.certified
+    if (others := certified.other_blocks) is None:
+        return
+    for events in others.lists:
+        cost = epsilon.epsilon(whole(events), certified.delta, certificate.adjacency)
+        at_least(certified.epsilon or 0.0, cost, f"{what} another block costs")
+    known = []
+    for limits in others.filters:
+        if len(limits.orders) != len(limits.limits) or not all(order > 1 for order in limits.orders):
+            raise CertificateError("a Rényi curve of the certificate has no valid orders; do not rely on it")
+        known.append(
+            epsilon.rdp_to_epsilon(limits.limits, certified.delta - limits.additive_delta, limits.orders)
+            if limits.orders
+            else math.inf
+        )
+    if certificate.unit.max_tasks_per_unit > 1:
+        stated = [certified.epsilon or 0.0] * len(known)  # one curve over all tasks, which PLD may improve on
+        wrong = any(cost < bound * (1 - _ROUNDING) for cost, bound in zip(known, stated, strict=True))
+    else:
+        opened = [bound.epsilon for bound in certified.bounds if bound.mode == "open" and bound.epsilon and known]
+        wrong = not all(any(abs(cost - bound) <= _ROUNDING * bound for cost in known) for bound in opened)
+        for cost in known:
+            at_least(certified.epsilon or 0.0, cost, f"{what} the filter of an open block allows")
+    if wrong:
+        raise CertificateError(
+            "a Rényi curve of the certificate does not give the ε that is stated for its tasks; do not rely on it"
+        )
 
 
 def _in_several(certificate: Certificate, n: int) -> float:

@@ -96,6 +96,27 @@ class OverTasks(Section):
     holds_for: str
 
 
+class RenyiLimits(Section):
+    """A Rényi curve that bounds what a unit loses: the filter of an open block, or all tasks of a unit together."""
+
+    orders: tuple[float, ...]
+    limits: tuple[float, ...]
+    """The Rényi divergence at each order, at most."""
+    additive_delta: float = 0.0
+
+
+class OtherBlocks(Section):
+    """What the blocks lose that `tasks` and `alike` do not show, because another part of their task loses more at δ.
+
+    With it, a certificate has all that bounds on an attacker are computed from.
+    """
+
+    lists: tuple[tuple[dict[str, Any], ...], ...] = ()
+    """The event lists that no task shows."""
+    filters: tuple[RenyiLimits, ...] = ()
+    """The filters of open blocks; where a unit may be in several tasks, one curve for all its tasks together."""
+
+
 class Certified(Section):
     """The certified bound, per task and over tasks."""
 
@@ -113,6 +134,8 @@ class Certified(Section):
     over_tasks: tuple[OverTasks, ...]
     alike: tuple[TaskGroupBound, ...] = ()
     """The tasks that are not listed, grouped by their events."""
+    other_blocks: OtherBlocks | None = None
+    """None where they are not known: in older certificates, and where there are too many different ones."""
 
     @property
     def bounds(self) -> "tuple[TaskBound | TaskGroupBound, ...]":
@@ -126,7 +149,7 @@ class Certified(Section):
 
     @model_serializer(mode="wrap")
     def _as_before(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_empty(plain(self), "alike")
+        return without_empty(plain(self), "alike", "other_blocks")
 
 
 class Claims(Section):

@@ -5,8 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.certificate import Certificate
+from tacit.certificate.attack_text import attack_words
+from tacit.certificate.declared_fields import declared_rows
 from tacit.report.reading.run_data import RunData
 
+_NEIGHBOURS = {
+    "add-or-remove": "The bound compares the data with and without the {kind}",
+    "zero-out": "The bound compares the data with those in which the {kind} is replaced by an empty one",
+    "replace-one": "The bound compares the data with those in which the {kind} is replaced by any other",
+}
 _VERDICTS = {"refuted": "refutes", "consistent": "agrees with"}
 
 
@@ -59,22 +66,36 @@ def audits(certificate: Certificate) -> tuple[str, ...]:
     )
 
 
-def _one(run: RunData, certificate: Certificate) -> CertificateWords:
-    unit, certified, kind = certificate.unit, certificate.claims.certified, certificate.unit.kind
+def protected(certificate: Certificate) -> str:
+    """Who is protected, in a sentence or two.
+
+    Args:
+        certificate: The certificate.
+
+    Returns:
+        Sentences.
+    """
+    unit, kind = certificate.unit, certificate.unit.kind
     who = (
         f"Each {kind} of the stream {certificate.ledger.stream!r}, in at most {unit.max_tasks_per_unit} "
         f"task{'s' * (unit.max_tasks_per_unit != 1)} with at most {unit.max_records_per_unit_per_task} "
         f"record{'s' * (unit.max_records_per_unit_per_task != 1)} in each. This limit is {unit.overlap_policy}"
         f"{' by tacit' if unit.overlap_policy == 'enforced' else ' by the owner of the data'}."
     )
-    neighbours = f"The bound compares the data with and without the {kind} ({certificate.adjacency})."
+    return f"{who} {_NEIGHBOURS[certificate.adjacency].format(kind=kind)} ({certificate.adjacency})."
+
+
+def _one(run: RunData, certificate: Certificate) -> CertificateWords:
+    certified, kind = certificate.claims.certified, certificate.unit.kind
     facts = [
-        ("Who is protected?", f"{who} {neighbours}"),
-        ("From whom?", _observer(certificate)),
-        ("How well?", _strength(certified.epsilon, certified.delta, certified.reason, kind)),
+        ("Who is protected?", protected(certificate)),
+        ("From whom?", observer(certificate)),
+        ("How well?", strength(certified.epsilon, certified.delta, certified.reason, kind)),
+        *_attacks(certificate),
         ("Over several tasks?", _tasks(certificate)),
         ("What does the paper claim?", _claims(certificate)),
         ("How were settings chosen?", f"Tuning: {certificate.tuning}. Label sets: {certificate.labels.policy}."),
+        *((f"{title[:1].upper()}{title[1:]} (declared)", text) for title, text in declared_rows(certificate)),
     ]
     return CertificateWords(
         runs=(run.label,),
@@ -92,7 +113,32 @@ def _one(run: RunData, certificate: Certificate) -> CertificateWords:
     )
 
 
-def _observer(certificate: Certificate) -> str:
+def _attacks(certificate: Certificate) -> list[tuple[str, str]]:
+    words = attack_words(certificate)
+    if words is None:
+        return []
+    groups = "; ".join(
+        f"{units} {certificate.unit.kind}s: ε = {epsilon} at the same δ, advantage {most}, true positives {some} at 1 %"
+        for units, epsilon, most, some, _ in words.groups[1:]
+    )
+    return [
+        ("What can an attacker do?", f"Advantage {words.advantage}."),
+        ("When few are accused?", f"True positives: {words.true_positives}."),
+        ("As µ-GDP?", f"{words.gaussian[:1].upper()}{words.gaussian[1:]}."),
+        ("Families and groups?", f"At most, for {groups}."),
+        ("How is that computed?", f"Upper bounds, rounded up, by {words.computed}."),
+    ]
+
+
+def observer(certificate: Certificate) -> str:
+    """Whom the guarantee holds against, in a sentence or two.
+
+    Args:
+        certificate: The certificate.
+
+    Returns:
+        Sentences.
+    """
     seen = {"all_steps": "every noisy value and every model version", "per_task": "the model after each task"}
     models = seen.get(certificate.observer.models, "the final model")
     secret = [] if certificate.observer.memory == "none" else [f"the stored records are {certificate.observer.memory}"]
@@ -101,7 +147,18 @@ def _observer(certificate: Certificate) -> str:
     return f"Anyone who sees {models}, even with full knowledge of all other records.{also}"
 
 
-def _strength(epsilon: float | None, delta: float, reason: str, kind: str) -> str:
+def strength(epsilon: float | None, delta: float, reason: str, kind: str) -> str:
+    """How strong the guarantee is, in plain words.
+
+    Args:
+        epsilon: The certified ε.
+        delta: The certified δ.
+        reason: Why it holds, or why there is none.
+        kind: The protected unit.
+
+    Returns:
+        Sentences.
+    """
     if epsilon is None:
         return f"Nothing is guaranteed: {reason}. Treat the models as if they contained the data."
     factor = math.exp(min(epsilon, 700.0))

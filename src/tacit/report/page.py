@@ -74,7 +74,7 @@ def page(found: Collection, *, live: str = "") -> str:
     from markupsafe import Markup
 
     drawn = figures(found.runs)
-    return _rendered(
+    return rendered(
         "page.html.j2",
         **_content(found, drawn),
         live=live,
@@ -96,7 +96,7 @@ def content(found: Collection) -> dict[str, Any]:
         The title of the page, the HTML of its content, and the data of its charts.
     """
     drawn = figures(found.runs)
-    text = _rendered("content.html.j2", **_content(found, drawn))
+    text = rendered("content.html.j2", **_content(found, drawn))
     return {"title": title(found), "content": text, "data": _data(found.runs, drawn)}
 
 
@@ -105,7 +105,16 @@ def title(found: Collection) -> str:
     return f"{clipped(found.title)} · tacit report"
 
 
-def _rendered(template: str, **values: Any) -> str:
+def rendered(template: str, **values: Any) -> str:
+    """A template of the package, filled; every value is escaped.
+
+    Args:
+        template: The name of the file.
+        values: What it shows.
+
+    Returns:
+        HTML.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(

@@ -1,9 +1,12 @@
 """Policies: nothing dangerous by default, unknown keys are errors, one digest per content."""
 
+from pathlib import Path
+
 import pytest
 
 from tacit.errors import PolicyError
 from tacit.privacy.accounting.budget import Budget
+from tacit.privacy.ledger.limits.deployment import Deployment
 from tacit.privacy.ledger.limits.policy import Policy
 
 
@@ -45,6 +48,14 @@ def test_load_from_toml(tmp_path) -> None:
         ("[unit_cap]\nepsilon = -1.0\ndelta = 1e-5", "epsilon must be a finite number > 0"),
         ("[unit_cap]\nepsilon = 1.0\ndelta = 1e-5\nadjacency = 'x'", "adjacency must be one of"),
         ("allow_unsafe = ", "not valid TOML"),
+        ("[deployment]\nintended_us = 'x'", "did you mean intended_use"),
+        ("[[deployment.actors]]\nname = 'x'\ntrst = 'y'", "did you mean trust|Field required|field required"),
+        ("[deployment]\ncurators = 'x'", "wrong value for 'deployment.curators'"),
+        ("[deployment]\ncontact = ''", "must not be empty; leave the key out"),
+        ("[deployment]\ncontact = 7", "wrong value for 'deployment.contact'"),
+        (f"[deployment]\nretention = '{'x' * 2001}'", "at most 2000 characters"),
+        (f"[deployment]\nunprotected = {['x'] * 21}", "wrong value for 'deployment.unprotected'"),
+        ('[deployment]\naccess = "a\\u0007b"', "control characters"),
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path, text: str, message: str) -> None:
@@ -68,3 +79,30 @@ def test_the_digest_names_the_content() -> None:
 def test_a_policy_is_frozen() -> None:
     with pytest.raises(ValueError):
         Policy().allow_unsafe = True
+
+
+def test_a_deployment_is_declared_once_and_kept(tmp_path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(
+        '[deployment]\nintended_use = "triage"\nunprotected = ["labels"]\n'
+        '[[deployment.actors]]\nname = "nurses"\ntrust = "see models"\n'
+    )
+    policy = Policy.load(file)
+    assert policy.deployment is not None and policy.deployment.actors[0].trust == "see models"
+    assert policy.to_dict()["deployment"] == {
+        "intended_use": "triage", "unprotected": ["labels"], "actors": [{"name": "nurses", "trust": "see models"}]
+    }  # fmt: skip
+    assert Policy.parse(policy.to_dict()) == policy and policy.digest != Policy().digest
+
+
+def test_policies_without_a_deployment_keep_their_digest() -> None:
+    assert "deployment" not in Policy().to_dict()
+    assert Policy.parse({"deployment": {}}).digest == Policy().digest
+
+
+def test_the_documented_deployment_is_a_policy(tmp_path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "certificates.md").read_text(encoding="utf-8")
+    file = tmp_path / "policy.toml"
+    file.write_text(page.split("```toml")[1].split("```")[0], encoding="utf-8")
+    deployment = Policy.load(file).deployment
+    assert deployment is not None and set(deployment.to_dict()) == set(Deployment.model_fields)

@@ -30,7 +30,9 @@ class ShowByDefault(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-certificate = typer.Typer(cls=ShowByDefault, no_args_is_help=True, help="Certificates: show, sign, verify, schema.")
+certificate = typer.Typer(
+    cls=ShowByDefault, no_args_is_help=True, help="Certificates: show, document, diff, sign, verify, registry, schema."
+)
 
 
 @certificate.command("show")

@@ -20,11 +20,13 @@ import numpy as np
 from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as library
+from numpy.typing import NDArray
 from scipy import special
 
 from tacit.privacy.accounting.budget import Adjacency
 from tacit.privacy.accounting.events import CoinFlipDpEvent, from_json, to_json
 
+Array = NDArray[np.float64]
 Parts = dict[str, tuple[dp_event.DpEvent, int]]
 
 _FINENESS = 80  # grid = min(ε, √ε) / (80 √steps): the bias is about steps · grid², some 1e-4 of ε
@@ -98,6 +100,63 @@ def exchange_epsilon(
         found = losses.get_epsilon_for_delta(target)
         holds = losses.get_delta_for_epsilon(found) <= delta
     return min(pure, _round_up(found) if holds else math.inf)
+
+
+def profile(event: dp_event.DpEvent, epsilons: Array, adjacency: Adjacency, scale: float) -> tuple[Array, Array]:
+    """The δ that PLD shows at each ε ≥ 0, in both directions: for a removed unit, and for an added one."""
+    shift = _only_gaussians(_parts(event), adjacency)
+    if shift is not None:
+        both = np.array([_round_up(math.exp(_gaussian_log_delta(shift, float(epsilon)))) for epsilon in epsilons])
+        return both, both
+    inside = _parts(event, coins=True)
+    losses = _losses(to_json(event), adjacency, _grid(scale, inside, adjacency))
+    pure, slack = _pure(inside, adjacency), _slack(inside, adjacency)
+    removed, added = (
+        np.where(epsilons >= pure, 0.0, _hockey_stick(pmf, epsilons) + slack)
+        for pmf in (losses._pmf_remove, losses._pmf_add)
+    )
+    return removed, added
+
+
+def exchange_profile(
+    removed: dp_event.DpEvent, added: dp_event.DpEvent, both: dp_event.DpEvent, epsilons: Array, scale: float
+) -> tuple[Array, Array]:
+    """`profile` of an exchange, whose parts are those of `exchange_epsilon`: in both directions."""
+    sides = ((removed, Adjacency.ADD_OR_REMOVE), (added, Adjacency.ADD_OR_REMOVE), (both, Adjacency.REPLACE_ONE))
+    inside = [(_parts(event), adjacency) for event, adjacency in sides]
+    steps = math.fsum(times for parts, _ in inside for _, times in parts.values())
+    losses = _exchanged(sides, max(_grid(scale, *side, steps=steps) for side in inside))
+    slack = math.fsum(_slack(*side) for side in inside)
+    return _hockey_stick(losses._pmf_remove, epsilons) + slack, _hockey_stick(losses._pmf_add, epsilons) + slack
+
+
+def _hockey_stick(pmf: Any, epsilons: Array) -> Array:
+    """δ at each ε, from the tail sums of the discretised losses, with what their rounding may hide."""
+    pmf = pmf.to_dense_pmf()
+    losses = (np.arange(len(pmf._probs)) + pmf._lower_loss) * pmf._discretization
+    probs = np.maximum(pmf._probs, 0.0)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        upper = np.append(np.cumsum(probs[::-1])[::-1], 0.0)
+        # e^ε Σ p e^-ℓ, relative to the first loss above ε, so that no factor is above 1.
+        first = np.searchsorted(losses, epsilons, side="right")
+        lower = np.append(_discounted(probs, pmf._discretization), 0.0)[first]
+        gap = epsilons - np.append(losses, np.inf)[first]
+        found = upper[first] - np.exp(gap) * lower
+    rounding = 4 * len(probs) * np.finfo(float).eps * upper[first]
+    return np.asarray(pmf._infinity_mass + np.maximum(found, 0.0) + rounding)
+
+
+def _discounted(probs: Array, grid: float) -> Array:
+    """Σ_{j ≥ i} p_j e^-(ℓ_j - ℓ_i) for every i, in blocks in which the exponent stays small."""
+    block = max(1, min(len(probs), int(500 / grid)))
+    found, later = np.empty(len(probs)), 0.0  # `later`: the sum at the first index of the block that follows
+    for start in range((len(probs) - 1) // block * block, -1, -block):
+        part = probs[start : start + block]
+        weights = np.exp(-grid * np.arange(len(part)))
+        sums = np.cumsum((part * weights)[::-1])[::-1] + later * math.exp(-grid * len(part))
+        found[start : start + len(part)] = sums / weights
+        later = float(found[start])
+    return found
 
 
 def _exchanged(sides: tuple[tuple[dp_event.DpEvent, Adjacency], ...], grid: float) -> Any:

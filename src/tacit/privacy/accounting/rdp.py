@@ -89,6 +89,24 @@ def to_delta(values: Sequence[float] | Array, epsilon: float, orders: Sequence[f
     return min(1.0, math.exp(min(0.0, float(np.min(log_delta)))))
 
 
+def to_deltas(values: Sequence[float] | Array, epsilons: Array, orders: Sequence[float] = ORDERS) -> Array:
+    """`to_delta` at many ε."""
+    r, a = np.asarray(values, float), np.asarray(orders, float)
+    usable = np.isfinite(r)
+    if np.any(np.isnan(r)) or np.any(r < 0) or not np.any(usable):
+        return np.ones(len(epsilons))
+    if not np.any(r):
+        return np.zeros(len(epsilons))
+    r, a = r[usable], a[usable]
+    with np.errstate(all="ignore"):
+        total_variation = 0.5 * float(np.min(np.log(-np.expm1(-r))))
+        constant = (a - 1) * (r + np.log1p(-1 / a)) - np.log(a)
+        found = np.full(len(epsilons), min(0.0, total_variation))
+        for slope, height in zip(a - 1, constant, strict=True):
+            found = np.minimum(found, height - slope * epsilons)
+    return np.asarray(np.exp(found))
+
+
 def _curve(event: dp_event.DpEvent, adjacency: Adjacency, orders: tuple[float, ...]) -> Array:
     doubled = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
     match event:

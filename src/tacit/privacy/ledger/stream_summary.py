@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, func, select
 
+from tacit.privacy.accounting.epsilon import ORDERS
+from tacit.privacy.accounting.filters import RenyiFilter
 from tacit.privacy.ledger import statement
 from tacit.privacy.ledger.limits import leaf_bounds
 from tacit.privacy.ledger.limits.leaf_bounds import LeafBound
@@ -49,7 +51,21 @@ def of_stream(connection: Connection, stream_id: int, ledger_id: str, policy: Po
         exposed=tuple(_reasons(connection, stream_id)),
         moved=statement.reasons(connection, "move"),
         in_floats=statement.in_floats(connection, stream_id),
+        several=_several(connection, stream, prices),
     )
+
+
+def _several(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[tuple[float, ...], float] | None:
+    """The Rényi curve and the additive δ of a unit in as many tasks as it may be in."""
+    budget = budget_of(stream)
+    if stream.tasks_per_unit == 1 or leaf_bounds.exposed(connection, stream.id):
+        return None
+    if not stream.fixed_schedule:  # then every unit has one filter over all its tasks
+        whole = RenyiFilter.for_budget(budget)
+        limits = dict(zip(whole.orders, whole.limits, strict=True))
+        return tuple(limits.get(order, math.inf) for order in ORDERS), 0.0
+    curve, extra = leaf_bounds.largest_of_stream(connection, stream, budget.adjacency, prices, touched=True)
+    return tuple(map(float, curve)), extra
 
 
 def _groups(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[TaskGroup, ...]:
@@ -73,6 +89,7 @@ def _groups(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[T
                 epsilon=math.inf if counters.EXPOSED in texts else losses.get(worst, 0.0),
                 events=event_lists.get(connection, worst.name),
                 lists=tuple(event_lists.get(connection, name) for name in names),
+                filters=tuple(sorted(bound.limits for bound in losses if bound.limits is not None)),
             )
         )
     return tuple(sorted(groups, key=lambda group: (-group.epsilon, group.name)))

@@ -7,6 +7,8 @@ the policy of its chain whatever a run is configured with. A policy is a TOML fi
     [unit_cap]
     epsilon = 3.0
     delta = 1e-6
+    [deployment]
+    intended_use = "triage of visits"
 """
 
 import hashlib
@@ -20,9 +22,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tacit.errors import PlanError, PolicyError
 from tacit.privacy.accounting.budget import Budget
+from tacit.privacy.ledger.limits.deployment import Actor, Deployment
 from tacit.words import nearest
 
-_LATER: dict[str, Any] = {"disjoint": [], "signatures": 1, "allow_code": []}
+_LATER: dict[str, Any] = {"disjoint": [], "signatures": 1, "allow_code": [], "deployment": None}
 """Keys that were added later, with the value of policies that lack them."""
 Switch = Literal["allow_unsafe", "allow_test_keys", "allow_uncharged_tuning"]
 
@@ -76,6 +79,7 @@ class Policy(BaseModel):
         unit_cap: The cap of one unit over all streams of the ledger.
         disjoint: Groups of streams of which no unit is in more than one, as the data's owner declares.
         signatures: How many officers must sign a decision, once the ledger has officers.
+        deployment: What the owner declares about the deployment; certificates contain it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -88,6 +92,7 @@ class Policy(BaseModel):
     unit_cap: Cap | None = None
     disjoint: tuple[tuple[str, ...], ...] = ()
     signatures: int = Field(default=1, ge=1)
+    deployment: Deployment | None = None
 
     @field_validator("allow_code")
     @classmethod
@@ -174,6 +179,8 @@ class Policy(BaseModel):
         values = self.model_dump(mode="json")
         if values["unit_cap"] and values["unit_cap"]["counts"] == "charges":
             del values["unit_cap"]["counts"]
+        if self.deployment is not None:
+            values["deployment"] = self.deployment.to_dict() or None
         return {key: value for key, value in values.items() if key not in _LATER or value != _LATER[key]}
 
     @property
@@ -238,7 +245,9 @@ def _sentence(cls: type[BaseModel], error: ValidationError, where: str) -> str:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"]) or "policy"
     if first["type"] == "extra_forbidden":
-        fields = Cap.model_fields if len(first["loc"]) > 1 else cls.model_fields
+        tables: dict[Any, type[BaseModel]] = {"unit_cap": Cap, "deployment": Deployment}
+        table = tables.get(first["loc"][0], cls) if len(first["loc"]) > 1 else cls
+        fields = (Actor if len(first["loc"]) > 2 else table).model_fields
         return f"{where} has an unknown key {key!r}; {nearest(str(first['loc'][-1]), fields)}"
     message = str(first["msg"]).removeprefix("Value error, ")
     return f"{where} has a wrong value for {key!r}: {message[:1].lower() + message[1:]}, got {first['input']!r}"

@@ -219,6 +219,8 @@ class TaskGroup:
     """The event list of the costliest part; empty if that part is an open block."""
     lists: tuple[tuple[str, ...], ...]
     """The event lists of all parts."""
+    filters: tuple[tuple[tuple[int, int], ...], ...] = ()
+    """The Rényi filters of all open parts that were charged: (index in the grid of orders, nano-RDP)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,6 +259,9 @@ class StreamSummary(StreamFacts):
     """The reasons given for moving or restoring the ledger; each declares that no other copy is in use."""
     in_floats: bool
     """Whether a version that rounded sums and noise to floats released something of the stream."""
+    several: tuple[tuple[float, ...], float] | None = None
+    """Of a stream whose units are in several tasks: the Rényi curve on the grid of orders, and the additive δ, that
+    bound a unit in as many tasks as it may be in; None if a unit is in one task."""
 
     @property
     def tasks(self) -> int:
