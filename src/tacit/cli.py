@@ -14,6 +14,7 @@ from tacit.commands import (
     reproduce_command,
     run_command,
     sweep_command,
+    track_command,
     tune_command,
 )
 from tacit.commands.audit_commands import audit
@@ -46,6 +47,7 @@ app.command("run")(run_command.run)
 app.command("sweep")(sweep_command.sweep)
 app.command("report")(report_command.report)
 app.command("plot")(report_command.plot)
+app.command("track")(track_command.track)
 app.command("presets")(presets_command.presets)
 app.command("reproduce")(reproduce_command.reproduce)
 app.command("tune")(tune_command.tune)
