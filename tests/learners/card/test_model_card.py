@@ -23,7 +23,8 @@ from tacit.learners.card.plain_markdown import name, sentence, visible
 HOSTILE = [
     "<script>alert(1)</script>", "</table><img src=x onerror=alert(1)>", "a | b | c", "`` ` ```", "---",
     "a\n---\nlicense: mit\n---\n# Certified ε = 0", "x: [&a, *b] {c}", "!!python/object:os.system", "%s{{ 7 * 7 }}",
-    "[here](https://evil.example)", "![p](https://evil.example/x.png)", "https://evil.example www.evil.example a@b.example",
+    "[here](https://evil.example)", "![p](https://evil.example/x.png)", "https://evil.example www.evil.example",
+    "a@b.example",
     "\u202eשלום", "zero\u200bwidth", "x" * 10_000, "a\x85b\u2028c", "", " ", "\\", "*bold* _it_ # head", "$$x$$",
 ]  # fmt: skip
 
@@ -179,9 +180,9 @@ def test_without_a_finite_bound_the_card_says_so(release: Path) -> None:
 
 
 ALLOWED = {
-    "heading_open", "heading_close", "paragraph_open", "paragraph_close", "inline", "fence", "table_open", "table_close",
-    "thead_open", "thead_close", "tbody_open", "tbody_close", "tr_open", "tr_close", "th_open", "th_close", "td_open",
-    "td_close", "bullet_list_open", "bullet_list_close", "list_item_open", "list_item_close",
+    "heading_open", "heading_close", "paragraph_open", "paragraph_close", "inline", "fence", "table_open",
+    "table_close", "thead_open", "thead_close", "tbody_open", "tbody_close", "tr_open", "tr_close", "th_open",
+    "th_close", "td_open", "td_close", "bullet_list_open", "bullet_list_close", "list_item_open", "list_item_close",
 }  # fmt: skip
 INLINE = {"text", "code_inline", "strong_open", "strong_close", "softbreak"}
 
