@@ -47,6 +47,7 @@ def test_wrong_inputs_are_one_sentence_and_nothing_is_run(config: Path, tmp_path
 
 
 def test_a_server_that_is_down_is_one_sentence(config: Path) -> None:
-    tacit("run", config, "--out", "r", "--quiet", "--no-report")
+    output = tacit("run", config, "--out", "r", "--quiet", "--no-report", "--track", "mlflow=http://127.0.0.1:9").output
+    assert output.count("nothing more is sent to mlflow for now") == 1 and "average accuracy" in output
     output = tacit("track", "r", "--to", "mlflow=http://127.0.0.1:9", code=1).output
     assert "could not be sent to mlflow" in output and "Traceback" not in output

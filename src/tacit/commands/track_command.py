@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.commands.console import out
+from tacit.commands.console import err, out
 
 if TYPE_CHECKING:
     from tacit.experiment.trackers import Tracker
@@ -26,9 +26,10 @@ def chosen(names: list[str] | None) -> "list[Tracker]":
     """The trackers that were asked for; wrong names and missing packages are refused before anything is run."""
     if not names:
         return []
+    from tacit.experiment.trackers import Careful
     from tacit.report import find_trackers
 
-    return [*find_trackers(names)]
+    return [Careful(tracker, lambda sentence: err.print(sentence, style="yellow")) for tracker in find_trackers(names)]
 
 
 def track(

@@ -6,12 +6,13 @@ goes on, and what was charged is recorded in the ledger and not by a tracker. `t
 
 import re
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from tacit.errors import TacitError
-from tacit.experiment.progress import Event, OnEvent, notify
+from tacit.experiment.progress import Event, OnEvent, ignore, notify
 
 _LONGEST = 300
 """Characters of an error in a warning."""
@@ -73,7 +74,10 @@ def careful(trackers: Sequence[Tracker], progress: OnEvent) -> "list[Careful]":
     """Trackers whose failures become notices; those that are careful already stay as they are."""
 
     def warn(sentence: str) -> None:
-        notify(progress, sentence)
+        if progress is ignore:
+            warnings.warn(sentence, stacklevel=2)
+        else:
+            notify(progress, sentence)
 
     return [one if isinstance(one, Careful) else Careful(one, warn) for one in trackers]
 

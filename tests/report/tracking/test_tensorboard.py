@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
+from support.months import MONTHS, config_of, declare, grow
 from support.report_folders import HOSTILE, hostile
 from support.tracked import SECRET
+from tacit import Certificate
+from tacit.certificate.binding import check
 from tacit.errors import ConfigError
+from tacit.experiment import run
 from tacit.report import TensorBoard
 from tacit.report.tracking.event_file import EventFile
 from tacit.report.tracking.run_tree import tracked
@@ -82,11 +86,33 @@ def test_nothing_private_is_written(with_secrets: Path, tmp_path: Path) -> None:
     assert str(with_secrets).encode() not in written
 
 
+def test_a_run_on_private_data_tells_no_times(tmp_path: Path) -> None:
+    """They follow the number of records."""
+    declared = declare(tmp_path / "private")
+    grow(declared, *MONTHS)
+    config = config_of(declared, "NaiveDPSGD", repeatable_noise=False)
+    tracker = TensorBoard(tmp_path / "logs")
+    run(config, tmp_path / "r", ledger=tmp_path / "visits.ledger", trackers=[tracker])
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    files = [path for path in (tmp_path / "logs").rglob("*") if path.is_file()]
+    assert {path.name for path in files} == {"events.out.tfevents.0000000001.tacit"}
+    events = [event for path in files for event in EventFileLoader(str(path)).Load()]
+    assert len(events) > 10 and {(event.wall_time - event.step) % 86_400 for event in events} == {0.0}
+    written = b"".join(path.read_bytes() for path in files)
+    assert str(tmp_path / "r").encode() not in written and b"visits.ledger" not in written
+    (entry,) = tracked(tmp_path / "r")
+    card = (entry.releases[-1].folder / "README.md").read_text()
+    assert "one person, in at most 2 task(s)" in card and "charged query" in card
+    certificate = Certificate.load(entry.releases[-1].certificate)
+    assert certificate.id in card and check(entry.releases[-1].folder, certificate)
+
+
 def test_hostile_names_are_text_and_stay_in_the_folder(tmp_path: Path, trained: Path) -> None:
     bad = hostile(tmp_path / "bad", trained)
-    for run in bad.iterdir():
-        if run.is_dir():
-            for log in run.rglob("progress.jsonl"):
+    for cell in bad.iterdir():
+        if cell.is_dir():
+            for log in cell.rglob("progress.jsonl"):
                 log.write_text(log.read_text() + '{"task": 0, "settled": true}\n')
     TensorBoard(tmp_path / "logs").send(bad, final=False)
     files = [path for path in (tmp_path / "logs").rglob("*") if path.is_file()]
