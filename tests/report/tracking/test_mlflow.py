@@ -129,12 +129,15 @@ def test_a_run_that_goes_on_is_continued(a_run: Path, address: str) -> None:
 
 def test_a_sweep_is_nested_and_registers_no_model(swept: Path, address: str, run_of: Callable[[str], Path]) -> None:
     MLflow(address).send(swept / run_of("DPCL").name, final=False)
+    assert runs(address)["tiny"].info.status == "RUNNING"
     MLflow(address).send(swept, final=False)
     experiment = client(address).get_experiment_by_name("tacit").experiment_id
     found = client(address).search_runs([experiment])
     tops = [run for run in found if "mlflow.parentRunId" not in run.data.tags]
     cells = [run for run in found if run.data.tags.get("mlflow.parentRunId") == tops[0].info.run_id]
     assert len(tops) == 1 and len(cells) == 3 and len(found) == 1 + 3 + 6
+    assert tops[0].info.status == "FINISHED" and tops[0].data.metrics["runs_done"] == 3
+    assert tops[0].info.start_time > 10**12
     assert client(address).search_registered_models() == []
 
 

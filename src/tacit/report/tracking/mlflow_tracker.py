@@ -75,7 +75,10 @@ class MLflow:
             raise ConfigError(f"MLflow is not installed; {install('mlflow')}")
         for name, value in QUICK.items():
             os.environ.setdefault(name, value)
-        found = metadata.version("mlflow-skinny")
+        try:
+            found = metadata.version("mlflow-skinny")
+        except metadata.PackageNotFoundError:  # of early versions
+            found = metadata.version("mlflow")
         if int(found.split(".")[0]) < 3:
             raise ConfigError(f"MLflow {found} is installed, and 3 or later is needed; {install('mlflow')}")
         self.where = None if where is None else str(where)
@@ -209,7 +212,7 @@ def _contents(entry: TrackedRun, *, final: bool) -> Iterator[tuple[str, bytes]]:
     for name in _FILES:
         if folder.readable(name):
             yield name, (entry.folder / name).read_bytes()
-    if entry.tasks or entry.facts.get("kind") == "sweep":
+    if entry.tasks:
         for kind, png, svg in drawn(entry.folder):
             yield f"figures/{kind}.png", png
             yield f"figures/{kind}.svg", svg

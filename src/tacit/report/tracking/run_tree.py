@@ -50,12 +50,12 @@ def tracked(path: Path) -> list[TrackedRun]:
     if (path / SWEEP).is_file():
         cells = [one for one in SafeFolder(path=path).folders(".") if is_run(one)]
         below = [entry for cell in cells for entry in _run(cell, path)]
-        return [_sweep(path), *below] if below else []
+        return [_sweep(path, below, whole=True), *below] if below else []
     if not is_run(path):
         raise ConfigError(f"there is no run in {path}; pass the folder that `tacit run` made")
     sweep = path.parent if (path.parent / SWEEP).is_file() else None
     found = _run(path, sweep)
-    return [_sweep(sweep), *found] if found and sweep is not None else found
+    return [_sweep(sweep, found, whole=False), *found] if found and sweep is not None else found
 
 
 def key_of(path: Path) -> str:
@@ -129,11 +129,17 @@ def _run(path: Path, sweep: Path | None) -> list[TrackedRun]:
     ]  # fmt: skip
 
 
-def _sweep(path: Path) -> TrackedRun:
-    """The entry above the runs of a sweep."""
+def _sweep(path: Path, below: Sequence[TrackedRun], *, whole: bool) -> TrackedRun:
+    """The entry above the runs of a sweep, all of them (`whole`) or one."""
     plan = SafeFolder(path=path).yaml(SWEEP)
     name = words(plan.get("name"))[:_LONGEST] or path.name
-    return TrackedRun(key=key_of(path), name=name, place=(path.name,), folder=path, facts={"kind": "sweep"}, done=True)
+    runs = [one for one in below if one.whole]
+    done = sum(one.done for one in runs)
+    return TrackedRun(
+        key=key_of(path), name=name, place=(path.name,), folder=path, facts={"kind": "sweep"},
+        series={"runs_done": {done: float(done)}} if whole and done else {},
+        moment=min(one.moment for one in below), done=whole and done == len(runs),
+    )  # fmt: skip
 
 
 def _endless(folder: SafeFolder) -> SeedHistory:
