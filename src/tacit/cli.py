@@ -15,6 +15,7 @@ from tacit.commands import (
     reproduce_command,
     run_command,
     sweep_command,
+    track_command,
     tune_command,
 )
 from tacit.commands.audit_commands import audit
@@ -48,6 +49,7 @@ app.command("sweep")(sweep_command.sweep)
 app.command("predict")(predict_command.predict)
 app.command("report")(report_command.report)
 app.command("plot")(report_command.plot)
+app.command("track")(track_command.track)
 app.command("presets")(presets_command.presets)
 app.command("reproduce")(reproduce_command.reproduce)
 app.command("tune")(tune_command.tune)

@@ -50,6 +50,16 @@ def bind_again(certificate: Certificate, folder: Path) -> Certificate:
     return certificate if release is None else certificate.model_copy(update={"release": release, "signature": None})
 
 
+def bind_file(certificate: Certificate, name: str, content: bytes) -> Certificate:
+    """The certificate of a release after one of its files was written again; the signature of another is removed."""
+    assert certificate.release is not None
+    files = dict(certificate.release.files) | {name: hashlib.sha256(content).hexdigest()}
+    if files == dict(certificate.release.files):
+        return certificate
+    section = certificate.release.model_copy(update={"files": files})
+    return certificate.model_copy(update={"release": section, "signature": None})
+
+
 def check(folder: Path, certificate: Certificate) -> bool:
     """Check that the release in a folder is the one that was certified.
 

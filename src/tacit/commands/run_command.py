@@ -14,6 +14,7 @@ from tacit.commands.ledger_access import ask_unit_cap
 from tacit.commands.options import Epsilon, Json, Method, Processes, Quiet, RunLedger, Seeds, Sets, Target, UnitCap
 from tacit.commands.report_command import Report, draw_report
 from tacit.commands.sweep_command import folder_name, show_cells
+from tacit.commands.track_command import Track, chosen
 from tacit.errors import ConfigError
 from tacit.words import accuracy_percent, counted
 
@@ -63,6 +64,7 @@ def run(
     ] = False,
     processes: Processes = None,
     report: Report = True,
+    track: Track = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -76,6 +78,7 @@ def run(
     tacit run runs/mydata-20260401-120000 --resume --arrived 2026-04
     tacit run runs/quickstart-20260101-120000 --resume
     tacit run hassanpour2022/endless --tasks 20
+    tacit run quickstart --track tensorboard --track mlflow
 
     mydata.yaml is a declaration of your own data; `tacit data declare` writes one.
     Exit codes: 0 success, 1 an error, 2 wrong usage, 3 an unexpected error in tacit, 130 stopped by Ctrl-C.
@@ -101,11 +104,14 @@ def run(
     if not resume and (Path(path) / "config.yaml").is_file():
         other = "" if folder is None else ", or pass another folder with --out"
         raise ConfigError(f"{path} has a run; continue it with `tacit run {shlex.quote(str(path))} --resume`{other}")
+    trackers = chosen(track)
     _check_applicable(target, config, until=until, arrived=arrived, tasks=tasks, moved=moved or data is not None)
     with resume_hint(f"resume with: tacit run {shlex.quote(str(path))} --resume"):
         if isinstance(config, Sweep):
             with display(err, quiet=quiet) as progress:
-                cells = run_sweep(config, path, ledger=ledger, processes=processes, progress=progress)
+                cells = run_sweep(
+                    config, path, ledger=ledger, processes=processes, progress=progress, trackers=trackers
+                )
             try:
                 return show_cells(cells, path, config.reference, as_json=as_json)
             finally:
@@ -120,7 +126,7 @@ def run(
                 with display(err, quiet=quiet) as progress:
                     standing = run_endless(
                         config, path, ledger=ledger, resume=resume, tasks=tasks, unit_cap=cap, moved=moved, data=data,
-                        progress=progress,
+                        progress=progress, trackers=trackers,
                     )  # fmt: skip
             except Stopped:
                 draw_report(path, wanted=report, as_json=as_json)
@@ -130,7 +136,7 @@ def run(
         with display(err, quiet=quiet) as progress:
             result = run_config(
                 config, path, ledger=ledger, resume=resume, until=until, arrived=arrived or (), processes=processes,
-                unit_cap=cap, moved=moved, data=data, progress=progress,
+                unit_cap=cap, moved=moved, data=data, progress=progress, trackers=trackers,
             )  # fmt: skip
         if as_json:
             facts = {"folder": str(result.folder), "left": result.left, **result.metrics}

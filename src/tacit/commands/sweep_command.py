@@ -11,6 +11,7 @@ import typer
 from tacit.commands.console import err, out, resume_hint
 from tacit.commands.options import Json, Processes, Quiet, RunLedger, Sets, Target
 from tacit.commands.report_command import Report, draw_report
+from tacit.commands.track_command import Track, chosen
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def sweep(
         float | None, typer.Option(min=0, help="Start no further run after this many minutes.")
     ] = None,
     report: Report = True,
+    track: Track = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -71,11 +73,12 @@ def sweep(
             f"{target} is resumed with its original settings; omit --grid and --set, or start another sweep with --out"
         )
     path = folder or existing or Path("runs") / folder_name(plan.name)
+    trackers = chosen(track)
     with resume_hint(f"resume with: tacit sweep {shlex.quote(str(path))} --resume"):
         with display(err, quiet=quiet) as progress:
             results = run_sweep(
                 plan, path, ledger=ledger, only=cells or (), processes=processes, limit_minutes=limit_minutes,
-                progress=progress,
+                progress=progress, trackers=trackers,
             )  # fmt: skip
         try:
             show_cells(results, path, plan.reference, as_json=as_json)

@@ -107,7 +107,7 @@ def test_a_release_may_be_read_by_others(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "task-1").iterdir()}
-    assert modes == dict.fromkeys(("model.safetensors", "certificate.json", "release.json"), 0o644)
+    assert modes == dict.fromkeys(("README.md", "model.safetensors", "certificate.json", "release.json"), 0o644)
     kept = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
     assert kept and all(path.stat().st_mode & 0o077 == 0 for path in kept)
 

@@ -101,7 +101,12 @@ def test_a_release_holds_released_values_only(tmp_path: Path) -> None:
     """Files by name; no record of a private learner is in any of them."""
     learner, _, releases = whole_run("DPCL union")
     releases[-1].save(tmp_path)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["certificate.json", "model.safetensors", "release.json"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "README.md",
+        "certificate.json",
+        "model.safetensors",
+        "release.json",
+    ]
     assert releases[-1].tensors.keys() == learner.model_.state_dict().keys()
 
 

@@ -7,7 +7,7 @@ kept and nothing is charged. Where the learner's own settings end the stream, no
 records that it holds are retired.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tacit.errors import ConfigError
 from tacit.experiment.config.endless_config import Endless
 from tacit.experiment.config.loading import load_as
 from tacit.experiment.process import available_cores, threads
-from tacit.experiment.progress import OnEvent, Stop, ignore, notify, stop_on_ctrl_c
+from tacit.experiment.progress import OnEvent, Stop, Stopped, ignore, notify, stop_on_ctrl_c
 from tacit.experiment.runs import charged_ledger, location
 from tacit.experiment.runs.charged_ledger import UnitCap
 from tacit.experiment.runs.checks import refuse_spent
@@ -27,6 +27,7 @@ from tacit.experiment.runs.finite_and_endless import EndlessLoop
 from tacit.experiment.runs.held_out import HeldOutTasks
 from tacit.experiment.runs.reporting import starting
 from tacit.experiment.runs.resolver import Streams, check_sources, features_at, make_budget, make_learner, open_stream
+from tacit.experiment.trackers import Tracker, careful, following, send_all
 from tacit.learners.base.callbacks import Callback
 from tacit.learners.base.learner import Learner
 from tacit.learners.base.rehearsal import rehearse
@@ -72,6 +73,7 @@ def run_endless(
     progress: OnEvent | None = None,
     stop: Stop | None = None,
     callback: Callback | None = None,
+    trackers: Sequence[Tracker] = (),
 ) -> EndlessStatus:
     """Learn the tasks of an endless stream into a folder.
 
@@ -89,6 +91,7 @@ def run_endless(
         progress: Receives events.
         stop: Stops the run between two steps.
         callback: Is called as tasks and steps begin and end.
+        trackers: Are sent the stream after each task and at the end; see `run`.
 
     Returns:
         How far the stream has come.
@@ -137,8 +140,15 @@ def run_endless(
             charged_ledger.open_ledger(begun, seed_folder, info, book) as kept,
             Vault(kept, seed_folder.private / "store") as vault,
         ):
-            loop = EndlessLoop(begun, run_folder, opened, learner, tests, vault, progress, stop, callback)
-            ended = loop.run(tasks)
+            sent = careful(trackers, progress)
+            follow = following(sent, run_folder.path, progress)
+            loop = EndlessLoop(begun, run_folder, opened, learner, tests, vault, follow, stop, callback)
+            try:
+                ended = loop.run(tasks)
+            except Stopped:  # which is how an endless stream usually ends
+                send_all(sent, run_folder.path)
+                raise
+            send_all(sent, run_folder.path)
             learned = learner.tasks_learned
             return EndlessStatus(
                 folder=run_folder.path,

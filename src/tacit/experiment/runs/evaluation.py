@@ -19,6 +19,7 @@ from tacit.data.tensors import model_input, tensor
 from tacit.errors import ConfigError
 from tacit.learners.base.inference import answer, share_right
 from tacit.learners.base.learner import Learner
+from tacit.learners.card.model_card import Measured
 from tacit.privacy.accounting.budget import Budget
 from tacit.privacy.vault import Block, SumPlan, Vault
 from tacit.privacy.vault.intake.fingerprint import fingerprint
@@ -67,6 +68,10 @@ class Evaluation(ABC):
     def untrained(self, learner: Learner) -> Accuracies | None:
         """The accuracy on every task before the first; None if it would be charged."""
         return None
+
+    def rows(self, learner: Learner, number: int) -> int:
+        """The number of public test records of a task; 0 where it is not public."""
+        return 0
 
     @abstractmethod
     def after(self, learner: Learner, number: int) -> Accuracies:
@@ -127,6 +132,9 @@ class PublicTests(Evaluation):
         assert load is not None
         x, y = load()
         learner.receive_public_records(x[::2], y[::2])
+
+    def rows(self, learner: Learner, number: int) -> int:
+        return len(self.examples(learner, number)[1])
 
     def asked(self, number: int) -> TaskInfo | None:
         """The task, where it is given at test time."""
@@ -263,6 +271,35 @@ def mean_of_learned(accuracies: Accuracies, number: int, weights: Sequence[float
     if not learned or any(value is None for value, _ in learned):
         return None
     return math.fsum((value or 0.0) * weight for value, weight in learned) / math.fsum(weight for _, weight in learned)
+
+
+def measured(
+    tests: Evaluation, learner: Learner, accuracies: Accuracies, weights: Sequence[float] = ()
+) -> Measured | None:
+    """What the card of a release says of its accuracy.
+
+    Args:
+        tests: Has measured the accuracies.
+        learner: The learner after the task.
+        accuracies: On the last tasks so far, up to the one that was learned last.
+        weights: The weights of the tasks of a stream with an end; empty: they are alike.
+    """
+    number = learner.tasks_learned - 1
+    average = mean_of_learned(accuracies, len(accuracies) - 1, weights or [1.0] * len(accuracies))
+    if tests.source is None or average is None:
+        return None
+    first = number + 1 - len(accuracies)
+    known = [(first + place, value) for place, value in enumerate(accuracies) if value is not None]
+    tasks = [tests.info.task(one) for one, _ in known]
+    return Measured(
+        source=tests.source,
+        tasks=tuple(task.name for task in tasks if task is not None),
+        accuracy=tuple(value for _, value in known),
+        average=average,
+        rows=tuple(tests.rows(learner, one) for one, _ in known),
+        noise=tests.noise,
+        task_given=tests.info.task_id == "given",
+    )
 
 
 def _bytes(x: Tensor) -> int:

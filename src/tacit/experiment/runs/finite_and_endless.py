@@ -19,14 +19,14 @@ from tacit.experiment.config.endless_config import Endless
 from tacit.experiment.progress import OnEvent, Stop, Stopped
 from tacit.experiment.runs.checks import check_facts
 from tacit.experiment.runs.endless_folder import EndlessFolder
-from tacit.experiment.runs.evaluation import Accuracies, Evaluation, mean_of_learned
+from tacit.experiment.runs.evaluation import Accuracies, Evaluation, mean_of_learned, measured
 from tacit.experiment.runs.held_out import delete_features
 from tacit.experiment.runs.planning import SeedPlan, end_note
 from tacit.experiment.runs.record_counts import consumed
 from tacit.experiment.runs.reporting import Reporter, learning
 from tacit.learners.base.callbacks import Callback, Callbacks, Step
 from tacit.learners.base.learner import Learner
-from tacit.learners.base.release import Release, recertify
+from tacit.learners.base.release import Release, restate
 from tacit.learners.base.task_loop import Clock, TaskLoop
 from tacit.privacy.vault import Block, Vault
 
@@ -111,12 +111,14 @@ class FiniteLoop(TaskLoop):
         self.folder.note({"task": number, "accuracy": self.accuracies, **used, **times})
 
     def settle(self, task: TaskInfo, *, released: bool = False) -> Block:
-        """Also reissues the certificate of private data, which then includes the queries of the evaluation."""
+        """Also writes the accuracies into the release's card, and reissues the certificate of private data, which then
+        includes the queries of the evaluation."""
         if released:
             self.plan.held_out.settle(self.vault)
         block = super().settle(task, released=released)
-        if not self.facts.public:
-            recertify(self._release_path(task), self.learner.certify(block, self.vault))
+        certificate = None if self.facts.public else self.learner.certify(block, self.vault)
+        found = measured(self.evaluation, self.learner, self.accuracies[: task.number + 1], self.plan.weights)
+        restate(self._release_path(task), certificate, found)
         delete_features(self.plan.stream[task.number])
         self.folder.note({"task": task.number, "settled": True})
         accuracy = mean_of_learned(self.accuracies, task.number, self.plan.weights)
@@ -142,7 +144,9 @@ class FiniteLoop(TaskLoop):
             self.evaluation.reopen(done)
         elif not any("untrained" in note for note in self.folder.notes()):
             with self.clock.part("evaluate"):
-                self.folder.note({"untrained": self.evaluation.untrained(self.learner)})
+                weights = {"weights": self.plan.weights} if set(self.plan.weights) != {1.0} else {}
+                untrained = self.evaluation.untrained(self.learner)
+                self.folder.note({"untrained": untrained, "sequential": self.learner.sequential, **weights})
         return done
 
     def _release_path(self, task: TaskInfo) -> Path:
@@ -234,6 +238,7 @@ class EndlessLoop(TaskLoop):
              "epsilon": _finite(self.reporter.epsilon), **consumed(self.learner, task), **times}
         )  # fmt: skip
         learned = task.number + 1
+        restate(self.seed.release(task.number, task.name), None, measured(self.tests, self.learner, self.accuracies))
         self._write_state(learned, None)
         self.folder.forget(learned, self.config.keep)
         delete_features(self.stream.task(task.number))

@@ -25,6 +25,7 @@ from tacit.experiment.runs.preparation import Preparation
 from tacit.experiment.runs.resolver import Streams, features_at, open_stream
 from tacit.experiment.runs.run_summary import RunSummary
 from tacit.experiment.runs.workers import run_workers
+from tacit.experiment.trackers import Tracker, careful, following, send_all
 from tacit.learners.base.callbacks import Callback
 from tacit.learners.base.task_loop import Clock
 from tacit.privacy.vault import Vault
@@ -47,6 +48,7 @@ def run(
     progress: OnEvent | None = None,
     stop: Stop | None = None,
     callback: Callback | None = None,
+    trackers: Sequence[Tracker] = (),
 ) -> RunSummary:
     """Run all seeds of a configuration into a folder, or what is left of them.
 
@@ -70,6 +72,8 @@ def run(
         progress: Receives events, also from seeds in other processes.
         stop: Stops the run between two steps.
         callback: Is called as tasks and steps begin and end. Seeds then run one after another in this process.
+        trackers: Are sent the run after each task and at the end, such as `tacit.report.MLflow()`. One that fails is a
+            notice, not an error.
 
     Returns:
         The summary of the run, as far as it has come.
@@ -85,6 +89,7 @@ def run(
     for seed in config.seeds:
         for_seed(config, seed)  # a wrong setting of one seed is refused before the first begins
     run_folder, stop, progress = RunFolder(path=Path(folder)), stop or Stop(), progress or ignore
+    sent = careful(trackers, progress)
     if resume or moved or data is not None:
         location.check_location(run_folder, moved=moved, ledger=ledger, data=data)
         config = location.with_data(config, data)
@@ -101,6 +106,7 @@ def run(
         if prepared.nothing_to_learn():
             if until is not None:
                 notify(progress, f"{until} is learned already; nothing was read, learned or charged")
+            send_all(sent, run_folder.path)
             return run_summary.read(config, run_folder)
         prepared.connect_ledger(config, progress)
         if prepared.missing:
@@ -111,8 +117,9 @@ def run(
         def report(event: Event) -> None:
             if event.kind == "task":
                 run_summary.write_accuracy(config, run_folder)
-            progress(event)
+            follow(event)
 
+        follow = following(sent, run_folder.path, progress)
         with stop_on_ctrl_c(stop):
             if stream is None and callback is None and (at_once > 1 or separate):
                 run_workers(
@@ -126,7 +133,9 @@ def run(
                         stream=stream, callback=callback,
                     )  # fmt: skip
     write_json(run_folder.path / "ledger.json", _ledger_reference(config, run_folder, prepared.ledger))
-    return run_summary.finish(config, run_folder)
+    found = run_summary.finish(config, run_folder)
+    send_all(sent, run_folder.path)
+    return found
 
 
 def run_seed(

@@ -36,6 +36,7 @@ from tacit.experiment.sweeps.cell import DONE, Cell
 from tacit.experiment.sweeps.reference import reference
 from tacit.experiment.sweeps.side_by_side import Slot, short_of_memory, side_by_side
 from tacit.experiment.sweeps.significance import Compared, baselines
+from tacit.experiment.trackers import Tracker, careful, send_all
 from tacit.words import accuracy_percent
 
 NOT_COMPARED = Compared(tasks=(math.nan,), seeds=math.nan)
@@ -53,6 +54,7 @@ def sweep(
     limit_minutes: float | None = None,
     progress: OnEvent | None = None,
     stop: Stop | None = None,
+    trackers: Sequence[Tracker] = (),
 ) -> list[Cell]:
     """Run the cells of a sweep that are not done.
 
@@ -66,6 +68,7 @@ def sweep(
         limit_minutes: No cell is started after this time.
         progress: Receives events.
         stop: Stops the sweep between two steps.
+        trackers: Are sent each run after each of its tasks, and all of them at the end; see `run`.
 
     Returns:
         The cells that fit, with their state.
@@ -76,6 +79,7 @@ def sweep(
         Exception: A cell failed for a reason that tacit does not know; it is raised after the other cells.
     """
     path, stop, report = Path(folder), stop or Stop(), progress or ignore
+    sent = careful(trackers, report)
     if path.exists() and not path.is_dir():
         raise ConfigError(f"{path} is a file, and a sweep needs a folder; pass an empty or new one with --out")
     cells = cells_of(plan, path)
@@ -105,7 +109,7 @@ def sweep(
             return False
         if as_begun and cell.folder.has_run:
             _as_begun(cell, report)
-        error = _run(cell, ledger, slot, stop=stop, progress=report if slot.cells == 1 else ignore)
+        error = _run(cell, ledger, slot, stop=stop, progress=report if slot.cells == 1 else ignore, trackers=sent)
         if error is not None and not isinstance(error, TacitError) and not is_out_of_memory(error):
             unexpected.append(error)
         with one_table:
@@ -120,6 +124,7 @@ def sweep(
             learned = [cell for cell in chosen if cell.status == DONE]
             attack_cells(learned, plan.attacks, most=most, late=late, progress=report, stop=stop)
             write_table(path / "cells.csv", cells)
+    send_all(sent, path)
     if unexpected:
         raise unexpected[0]
     stop.check()
@@ -237,7 +242,15 @@ def columns_of(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _run(cell: Cell, ledger: str | Path | None, slot: Slot, *, stop: Stop, progress: OnEvent) -> Exception | None:
+def _run(
+    cell: Cell,
+    ledger: str | Path | None,
+    slot: Slot,
+    *,
+    stop: Stop,
+    progress: OnEvent,
+    trackers: Sequence[Tracker],
+) -> Exception | None:
     """Run a cell, or what is left of it; returns why it failed."""
     config = cell.config
     if config.threads is None and not cell.folder.has_run:
@@ -254,6 +267,7 @@ def _run(cell: Cell, ledger: str | Path | None, slot: Slot, *, stop: Stop, progr
             moved=cell.folder.has_run,  # a sweep is on public data, and its plan names the data
             progress=progress,
             stop=stop,
+            trackers=trackers,
         )
         cell.status, cell.metrics = DONE, found.metrics
     except Stopped:

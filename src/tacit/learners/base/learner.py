@@ -100,6 +100,8 @@ class Learner(ABC):
     """For scikit-learn before 1.6; later versions use tags."""
     certificate_ = CertificateOnce()
     """The certificate of the last release."""
+    card_: ClassVar[tuple[str, str]] = ("", "")
+    """The id of a certificate, and the model card that was published with it."""
     tuned_ = Tuned()
     """How the settings were chosen, where a runner knows; the certificate repeats it."""
     callback = Callback()
@@ -373,6 +375,8 @@ class Learner(ABC):
         return Release(
             task=self.tasks_[-1], method=type(self).__name__, tensors=self.tensors(), info=self.stream_,
             certificate=self.certificate_, tasks=self.tasks_, settings=Stored.of(self),
+            reference=getattr(type(self), "reference", ""),
+            card=self.card_[1] if self.card_[0] == self.certificate_.id else "",
         )  # fmt: skip
 
     def certify(self, block: Block, vault: Vault, *, beside: Sequence[str] = ()) -> Certificate:

@@ -64,7 +64,7 @@ def partial_fit(learner: Any, X: Any, y: Any, ids: Any = None, classes: Iterable
 
 
 def save(learner: Any, folder: str | Path) -> None:
-    """Writes the release of the last task: `model.safetensors`, `release.json`, `certificate.json`.
+    """Writes the release of the last task: `model.safetensors`, `release.json`, `certificate.json`, and a model card.
 
     It may be published, and `from_release` resumes from it.
 
@@ -138,6 +138,7 @@ def from_release(
             check_charged(vault, release)
         made.restore(release.tensors, release.tasks, vault)
     made.certificate_ = release.certificate
+    made.card_ = (release.certificate.id, release.card)
     made.tuned_ = Tuned.of(release.certificate)
     return made
 

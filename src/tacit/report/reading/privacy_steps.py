@@ -32,7 +32,9 @@ def read_privacy(
     for name in spaced(releases[0] if releases else ()):
         content = folder.json(name)
         if content:
-            step = folder.attempt(f"{name} is of another version and was left out", partial(_step, content), None)
+            step = folder.attempt(
+                f"{name} is of another version and was left out", partial(privacy_step, content), None
+            )
             steps += [] if step is None else [step]
     if not lasts:
         folder.say("no certificate could be read, so nothing is said about the guarantee")
@@ -64,8 +66,15 @@ def _severity(certificate: Certificate) -> float:
     return float("inf") if certificate.epsilon is None else certificate.epsilon
 
 
-def _step(content: Mapping[str, Any]) -> PrivacyStep:
-    """One point of the curves; read as plain JSON, because there may be thousands."""
+def privacy_step(content: Mapping[str, Any]) -> PrivacyStep:
+    """One point of the curves; read as plain JSON, because there may be thousands.
+
+    Args:
+        content: A certificate as plain values.
+
+    Returns:
+        What it states. An error is raised if it is none.
+    """
     claims = content["claims"]
     certified = claims["certified"]
     tasks = len(certified["tasks"]) + sum(group["tasks"] for group in certified.get("alike", ()))

@@ -72,10 +72,10 @@ def _find(path: Path) -> tuple[list[tuple[Path, str, str]], str, list[str]]:
     folder = SafeFolder(path=path)
     if folder.readable(SWEEP):
         return _cells(folder)
-    if _is_run(path):
+    if is_run(path):
         config = SafeFolder(path=path).yaml(CONFIG)
         return [(path, _method(config) or path.name, "")], words(config.get("description")), []
-    inside = [one for one in folder.folders(".") if _is_run(one) or (one / SWEEP).is_file()]
+    inside = [one for one in folder.folders(".") if is_run(one) or (one / SWEEP).is_file()]
     found = [
         (run, one.name if len(runs) == 1 else f"{one.name}: {name}", base)
         for one in inside
@@ -85,14 +85,22 @@ def _find(path: Path) -> tuple[list[tuple[Path, str, str]], str, list[str]]:
     return found, "", folder.missing
 
 
-def _is_run(path: Path) -> bool:
+def is_run(path: Path) -> bool:
+    """Whether a folder has files of a run.
+
+    Args:
+        path: The folder.
+
+    Returns:
+        True or False.
+    """
     return any((path / name).exists() for name in (CONFIG, "metrics.json", "metrics.jsonl", "seeds"))
 
 
 def _cells(folder: SafeFolder) -> tuple[list[tuple[Path, str, str]], str, list[str]]:
     """The cells of a sweep that were begun, in the order of its plan, and then folders that the plan does not name."""
     plan = folder.yaml(SWEEP)
-    begun = {path.name: path for path in folder.folders(".") if _is_run(path)}
+    begun = {path.name: path for path in folder.folders(".") if is_run(path)}
     changes = folder.attempt(
         f"{SWEEP} is damaged, so runs are named by their folders", partial(_changes, plan), _changes({})
     )
