@@ -1,6 +1,6 @@
-"""The measured figures of docs/figures.yaml: checked against the tables of docs/, and rendered into README.md and the site.
+"""The figures of docs/figures.yaml: checked against the tables of docs/, rendered into README.md and the site.
 
-    python -m site_builder.figures check | take | render
+python -m site_builder.figures check | take | render
 """
 
 import re
@@ -153,7 +153,7 @@ def disagreements(benchmarks: tuple[Benchmark, ...], docs: Path = ROOT / "docs")
                 )
             said = SEEDS.search(text)
             if said and int(said[1] or said[2]) != figure.seeds:
-                yield f"{benchmark.name}: {figure.learner} has seeds: {figure.seeds}, and {text!r} in docs/{figure.page}"
+                yield f"{benchmark.name}: {figure.learner} has seeds: {figure.seeds}, docs/{figure.page} {text!r}"
 
 
 def epsilon_words(figure: Figure) -> str:
@@ -257,7 +257,9 @@ def main(command: str) -> int:
     wrong = list(disagreements(load()))
     text = README.read_text(encoding="utf-8")
     if rendered(text, load()) != text:
-        wrong.append("README.md has other figures than docs/figures.yaml; write them: python -m site_builder.figures render")
+        wrong.append(
+            "README.md has other figures than docs/figures.yaml; write them: python -m site_builder.figures render"
+        )
     print("\n".join(wrong) or "all figures agree")
     return 1 if wrong else 0
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,13 @@ def words(learner: type) -> Words:
     text = inspect.cleandoc(learner.__doc__ or "")
     found = list(PART.finditer(text))
     parts = {"about": text[: found[0].start()].strip() if found else text}
-    for one, following in zip(found, [*found[1:], None], strict=True):
+    for one, following in zip(found, [*found[1:], None], strict=False):
         body = text[one.end() : following.start() if following else None].strip()
         name, _, more = one[1].partition(" ")
         if one[1] == "Sharp edges":
             name, more = "edges", ""
         said = f"{more.strip('(), ')}: {body}" if more else body
-        parts[name.lower().strip(",")] = said[0].upper() + said[1:]
+        parts[name.lower().strip(",")] = said if said == "tacit." else said[0].upper() + said[1:]
     missing = {"about", "reference", "claim", "certified", "edges"} - set(parts)
     if missing:
         raise ValueError(f"the docstring of {learner.__name__} has no part {', '.join(sorted(missing))}")
@@ -99,13 +100,13 @@ def pages() -> dict[str, str]:
 def _overview(known: dict[str, type[Any]], benchmarks: tuple[Benchmark, ...]) -> str:
     lines = [
         "# Learners\n",
-        "Each learner is one class in one file. Its page has what is guaranteed, where it fails, what was measured and its",
+        "Each learner is one class in one file. Its page has its guarantee, where it fails, what was measured and its",
         "settings. `tacit run … --method NAME` chooses one; the beginning of a name is enough (`--method moments`).\n",
         "## Which one?\n",
         "| you have | take |",
         "|---|---|",
-        "| a pretrained backbone, or embeddings | [`MomentsClassifier`](MomentsClassifier.md): one pass, nothing to tune |",
-        "| no backbone, tasks that look different | [`RoutedExperts`](RoutedExperts.md): one network for each task, the default |",
+        "| a pretrained backbone, or embeddings | [`MomentsClassifier`](MomentsClassifier.md), with nothing to tune |",
+        "| no backbone, and tasks that look different | [`RoutedExperts`](RoutedExperts.md), the default |",
         "| hundreds of tasks, each read once | [`LifelongDP`](LifelongDP.md) |",
         "| a stream without a last task | [`Pool`](Pool.md), [`DPCL`](DPCL.md) or [`MeteredGD`](MeteredGD.md) |",
         "| one network of fixed size | [`DPER`](DPER.md) |",
@@ -119,12 +120,19 @@ def _overview(known: dict[str, type[Any]], benchmarks: tuple[Benchmark, ...]) ->
             if family(learner) == folder:
                 said = words(learner)
                 bound = "**no finite ε**" if _no_bound(said) else learner.certifies
-                lines.append(f"| [`{name}`]({name}.md) | {_cell(_first(said.about))} | {_cell(_first(said.reference))} | {_cell(bound)} |")
+                about, reference = _cell(_first(said.about)), _cell(_first(said.reference))
+                lines.append(f"| [`{name}`]({name}.md) | {about} | {reference} | {_cell(bound)} |")
         lines.append("")
     lines.append("## Measured\n")
-    lines.append("From [docs/figures.yaml](../figures.yaml), which a test compares with the tables of the [reproduction](../reproduction.md).\n")
+    lines.append(
+        "From one file, [docs/figures.yaml](../figures.yaml), which a test compares with the tables of the "
+        "[reproduction](../reproduction.md).\n"
+    )
     for benchmark in benchmarks:
-        lines += [f"### {benchmark.title}\n", f"{benchmark.setting[0].upper()}{benchmark.setting[1:]}. {spread_words(benchmark)}."]
+        lines += [
+            f"### {benchmark.title}\n",
+            f"{benchmark.setting[0].upper()}{benchmark.setting[1:]}. {spread_words(benchmark)}.",
+        ]
         lines += [_source(benchmark) + "\n", table(benchmark, link="./")]
     return "\n".join(lines).replace("](./", "](") + "\n"
 
@@ -178,13 +186,18 @@ def _measured(name: str, benchmarks: tuple[Benchmark, ...]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     for benchmark, figure in rows:
         epsilon = epsilon_words(figure).removeprefix("ε = ")
-        command = f"`{figure.command}`" if figure.command.startswith("tacit") and "(" not in figure.command else "on the page"
+        command = (
+            f"`{figure.command}`" if figure.command.startswith("tacit") and "(" not in figure.command else "on the page"
+        )
         yield (
             f"| {benchmark.title} | {figure.variant} | {epsilon} | **{figure.written()}** | {figure.seeds} | {command} "
             f"| [table](../{figure.page}) |"
         )
     yield ""
-    yield "Beside other learners: [all tables](index.md#measured). Settings, forgetting and what was not run: [reproduction](../reproduction.md).\n"
+    yield (
+        "Beside other learners: [all tables](index.md#measured). Settings, forgetting and what was not run: "
+        f"[reproduction]({REPRODUCTION}).\n"
+    )
 
 
 def _source(benchmark: Benchmark) -> str:
@@ -246,7 +259,7 @@ def _attributes(owner: type) -> dict[str, str]:
     tree = ast.parse(Path(inspect.getsourcefile(owner) or "").read_text(encoding="utf-8"))
     body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == owner.__name__)
     found = {}
-    for one, following in zip(body, body[1:], strict=False):
+    for one, following in pairwise(body):
         if (
             isinstance(one, ast.AnnAssign)
             and isinstance(one.target, ast.Name)

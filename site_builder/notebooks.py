@@ -1,7 +1,7 @@
-"""Tutorials: Python files with cells (`# %%`), executed as notebooks when the site is built, and shown with their output.
+"""Tutorials: Python files with cells (`# %%`), executed as notebooks when the site is built.
 
 Git holds no output. A cell that fails, or takes longer than a minute, fails the build. Executed notebooks are kept in
-build/tutorials under a hash of the tutorial and of the package, so that a build without changes does not run them again.
+build/tutorials under a hash of the tutorial and of the package, so that a build without changes runs none again.
 """
 
 import base64
@@ -89,7 +89,7 @@ def _checked(source: str, *, fails: bool) -> str:
 
 
 def _environment(place: Path) -> dict[str, str]:
-    """The environment of a kernel: a user's state of its own, this tacit as a command, plain output of a fixed width."""
+    """The environment of a kernel: an empty state folder, this tacit as a command, plain output of a fixed width."""
     (place / "bin").mkdir()
     command = place / "bin" / "tacit"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tacit "$@"\n', encoding="utf-8")

@@ -42,7 +42,9 @@ def api_pages() -> dict[str, str]:
         shown = "\n\n".join(f"::: tacit.{room}.{name}" for name in names)
         pages[f"api/{room}.md"] = f"# tacit.{room}\n\n{about}\n\n{shown}\n"
     for name in MODULES:
-        options = "    options:\n      show_root_heading: false\n      show_root_toc_entry: false\n      heading_level: 2\n"
+        options = (
+            "    options:\n      show_root_heading: false\n      show_root_toc_entry: false\n      heading_level: 2\n"
+        )
         options += "      show_docstring_description: true\n"
         pages[f"api/{name}.md"] = f"# tacit.{name}\n\n::: tacit.{name}\n{options}"
     return pages
@@ -51,8 +53,8 @@ def api_pages() -> dict[str, str]:
 def _overview() -> str:
     lines = [
         "# API\n",
-        "Every public name is exported by a package: `from tacit.privacy import Vault`. Those most programs need are also in",
-        "`tacit` itself, and are imported on first use:\n",
+        "Every public name is exported by a package: `from tacit.privacy import Vault`. Those most programs need",
+        "are also in `tacit` itself, and are imported on first use:\n",
         "| name | package | what it is |",
         "|---|---|---|",
     ]
@@ -100,8 +102,8 @@ def command_pages() -> dict[str, str]:
     root: Any = typer.main.get_command(app)
     lines = [
         "# Commands\n",
-        "`tacit COMMAND --help` prints the same. Exit codes: 0 success, 1 an error, 2 wrong usage, 3 an unexpected error in",
-        "tacit itself, 130 stopped by Ctrl-C.\n",
+        "`tacit COMMAND --help` prints the same. Exit codes: 0 success, 1 an error, 2 wrong usage, 3 an unexpected",
+        "error in tacit itself, 130 stopped by Ctrl-C.\n",
         "| command | what it does |",
         "|---|---|",
     ]

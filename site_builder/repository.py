@@ -1,6 +1,6 @@
 """Files of the repository as pages of the site, and links to them.
 
-Pages of docs/ and the Markdown files beside it link to each other, to sources and to folders, as a code host shows them.
+Pages of docs/ and the Markdown files beside it link to each other, to sources and to folders, as on a code host.
 In the site a file outside docs/ is the page `repo/<path>`, which is made if some page links to it.
 """
 
@@ -14,7 +14,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^ *(```|~~~)")
 LINK = re.compile(r"(!?\[(?:[^\[\]`]|`[^`\n]*`|\[[^\]]*\])*\]\()<?([^)\s>]+)>?(\))")
-LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".sh": "sh", ".txt": "text", ".cff": "yaml"}
+LANGUAGES = {
+    ".py": "python",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".toml": "toml",
+    ".sh": "sh",
+    ".txt": "text",
+    ".cff": "yaml",
+}
 
 
 @dataclass(kw_only=True)
@@ -33,13 +41,38 @@ class Repository:
         """The source page in the site of a path of the repository."""
         if (self.root / path).is_dir():
             index = f"{path.removeprefix('docs').removeprefix('/')}/index.md".removeprefix("/")
-            return index if (self.root / "docs" / index).exists() and path.startswith("docs") else f"repo/{path}/index.md"
+            return (
+                index if (self.root / "docs" / index).exists() and path.startswith("docs") else f"repo/{path}/index.md"
+            )
         if path.startswith("docs/"):
             shown = path.endswith((".md", ".png", ".svg"))
             return path.removeprefix("docs/") if shown else f"repo/{path}.md"
         folder, name = posixpath.split(path)
         stem = name.removesuffix(".md").lower() if name.endswith(".md") else name
         return posixpath.join("repo", folder, f"{stem}.md")
+
+    def instead(self, words: str, path: str) -> str | None:
+        """The generated page that a link to a source means in the site.
+
+        Args:
+            words: The text of the link.
+            path: Where it leads in the repository.
+
+        Returns:
+            The page of a tutorial, of the learner that the words name, of the learners, or of a package's API.
+        """
+        if path.startswith("docs/tutorials/") and path.endswith(".py"):
+            return f"tutorials/{Path(path).stem}.md"
+        if path == "src/tacit/learners":
+            return "learners/index.md"
+        name = words.strip("`")
+        if path.startswith("src/tacit/learners/") and re.search(rf"^class {re.escape(name)}\(", self._text(path), re.M):
+            return f"learners/{name}.md"
+        room = re.fullmatch(r"src/tacit/(\w+)/__init__\.py", path)
+        return f"api/{room[1]}.md" if room else None
+
+    def _text(self, path: str) -> str:
+        return (self.root / path).read_text(encoding="utf-8") if path.endswith(".py") else ""
 
     def rewritten(self, text: str, path: str) -> str:
         """A page whose links lead to pages of the site.
@@ -60,7 +93,9 @@ class Repository:
             full = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
             if full.startswith("..") or not (self.root / full).exists():
                 return found[0]
-            site = self.page(full)
+            site = self.instead(found[1][1:].removesuffix("]("), full) or self.page(full)
+            if site == self.page(path):
+                return found[0]
             if site.startswith("repo/"):
                 self.linked.add(full)
             link = posixpath.relpath(site, here or ".")

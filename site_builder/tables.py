@@ -59,8 +59,8 @@ def cell(page: Path, heading: str, row: str, column: str) -> str:
     Args:
         page: The Markdown page.
         heading: The heading of its section, as written.
-        row: The row's first cell, or its second where the first column groups rows, without bold; `first → second` where
-            that alone occurs twice. A first cell that is empty counts as that of the row above.
+        row: The row's first cell, or its second where the first column groups rows, without bold; `first → second`
+            where that alone occurs twice. A first cell that is empty counts as that of the row above.
         column: The heading of the column.
 
     Raises:

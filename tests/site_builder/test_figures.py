@@ -1,14 +1,14 @@
-"""One source of figures: docs/figures.yaml, the tables of docs/, the picture of the papers, README.md and docstrings agree."""
+"""One source of figures: docs/figures.yaml, the tables of docs/, the papers' picture and README.md agree."""
 
 import re
 from pathlib import Path
 
 import pytest
 import yaml
-
-from site_builder import figures, learner_pages
 from site_builder.figures import BLOCK, FILE, README, ROOT, Benchmark, load
 from site_builder.tables import cell, cells, tables
+
+from site_builder import figures, learner_pages
 
 BENCHMARKS = load()
 FIGURES = [figure for benchmark in BENCHMARKS for figure in benchmark.figures]
@@ -76,7 +76,9 @@ def test_numbers_are_taken_from_the_pages(tmp_path: Path) -> None:
 def test_a_block_of_a_page_is_rendered() -> None:
     page = "before\n<!-- figures:permuted-mnist -->\nold\n<!-- /figures -->\nafter\n"
     made = figures.rendered(page, BENCHMARKS)
-    assert "old" not in made and "| `RoutedExperts` |" in made and made.startswith("before\n") and made.endswith("after\n")
+    assert (
+        "old" not in made and "| `RoutedExperts` |" in made and made.startswith("before\n") and made.endswith("after\n")
+    )
     assert figures.rendered(made, BENCHMARKS) == made
     with pytest.raises(ValueError, match="there are no figures 'other'"):
         figures.rendered(page.replace("permuted-mnist", "other"), BENCHMARKS)

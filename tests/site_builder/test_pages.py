@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-
-from site_builder import learner_pages, notebooks, reference
 from site_builder.lists import Lists
 from site_builder.repository import ROOT, Repository, everything_linked
+
+from site_builder import learner_pages, notebooks, reference
 
 DOCS = ROOT / "docs"
 
@@ -80,9 +80,12 @@ def test_every_command_has_its_options() -> None:
 
 def test_links_into_the_repository_lead_to_pages_of_the_site() -> None:
     repository = Repository()
-    text = "[a](../src/tacit/metrics.py) [b](promise.md#limits) [c](https://x.org) `[d](../README.md)`\n```\n[e](../README.md)\n```"
+    text = "[a](../src/tacit/metrics.py) [b](promise.md#limits) [c](https://x.org) `[d](../README.md)`\n"
+    text += "```\n[e](../README.md)\n```"
     made = repository.rewritten(text, "docs/privacy.md")
-    assert made.splitlines()[0].startswith("[a](repo/src/tacit/metrics.py.md) [b](promise.md#limits) [c](https://x.org)")
+    assert made.splitlines()[0].startswith(
+        "[a](repo/src/tacit/metrics.py.md) [b](promise.md#limits) [c](https://x.org)"
+    )
     assert made.endswith("```\n[e](../README.md)\n```")
     assert "src/tacit/metrics.py" in repository.linked
     assert Repository().rewritten("[p](../pictures/report.png)", "docs/how-to/x.md") == "[p](../pictures/report.png)"
@@ -119,7 +122,9 @@ def test_an_executed_notebook_becomes_a_page() -> None:
         nbformat.v4.new_code_cell("1 + 1", outputs=[nbformat.v4.new_output("stream", text="\x1b[31m2\x1b[0m\r\n")]),
     ]
     page = notebooks.page("own", nbformat.v4.new_notebook(cells=cells))
-    assert page.startswith("# Title\n\n[Notebook](own.ipynb)") and "\n2\n```" in page and "```python\n1 + 1\n```" in page
+    assert (
+        page.startswith("# Title\n\n[Notebook](own.ipynb)") and "\n2\n```" in page and "```python\n1 + 1\n```" in page
+    )
 
 
 @pytest.mark.slow
