@@ -11,6 +11,7 @@ for place in (ROOT, ROOT / "src"):
 
 import nbformat  # noqa: E402
 from mkdocs.config.defaults import MkDocsConfig  # noqa: E402
+from mkdocs.exceptions import PluginError  # noqa: E402
 from mkdocs.structure.files import File, Files  # noqa: E402
 
 from site_builder import learner_pages, notebooks, reference  # noqa: E402
@@ -66,7 +67,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     repository = Repository(linked=set(SHOWN))
     for path, text in config.extra.pop("generated").items():
         files.append(File.generated(config, path, content=text))
-    for name, notebook in notebooks.executed(notebooks.sources()).items():
+    try:
+        executed = notebooks.executed(notebooks.sources())
+    except notebooks.CellError as error:
+        raise PluginError(str(error)) from None
+    for name, notebook in executed.items():
         files.append(File.generated(config, f"tutorials/{name}.md", content=notebooks.page(name, notebook)))
         written = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
         files.append(File.generated(config, f"tutorials/{name}.ipynb", content=written))
