@@ -120,7 +120,7 @@ def _overview(known: dict[str, type[Any]], benchmarks: tuple[Benchmark, ...]) ->
             if family(learner) == folder:
                 said = words(learner)
                 bound = "**no finite ε**" if _no_bound(said) else learner.certifies
-                about, reference = _cell(_first(said.about)), _cell(_first(said.reference))
+                about, reference = _cell(_first(said.about)), _line(said.reference).rstrip(".")
                 lines.append(f"| [`{name}`]({name}.md) | {about} | {reference} | {_cell(bound)} |")
         lines.append("")
     lines.append("## Measured\n")
