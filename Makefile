@@ -10,7 +10,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 # Bytecode is kept: pytest otherwise rewrites every test file again in each worker and each run.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-long check format bench clean
+.PHONY: demo test test-long check format bench docs figures clean
 
 demo: $(VENV)/.dev
 	$(BIN)/tacit run quickstart
@@ -30,6 +30,16 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# The documentation site in site/, with executed tutorials; site/index.html works from disk. Broken links are errors.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(VENV)/.dev
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "the site is in site/index.html"
+
+# Writes the tables between <!-- figures:NAME --> and <!-- /figures --> of README.md, and checks all figures.
+figures: $(VENV)/.dev
+	$(BIN)/python -m site_builder.figures render
+
 bench: $(VENV)/.bench
 	$(BIN)/python -m bench
 
@@ -43,4 +53,4 @@ $(VENV)/.bench: $(VENV)/.dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info src/*.egg-info
+	rm -rf $(VENV) build site *.egg-info src/*.egg-info

@@ -61,6 +61,9 @@ class AdaptiveDPSGD(NaiveDPSGD):
     Reference: Hassanpour et al. 2022, IV.A.3, which names the rule and no mechanism.
     Claim: none.
     Certified: the ε of the task's Rényi filter, however much of it was spent.
+    Sharp edges: a filter is priced by Rényi curves, which takes more noise than a plan that is fixed in advance,
+    and falling noise ends a task early; fixed noise has learned a task better wherever we compared them. With
+    `watch_on="public"` the records that are watched must really be public.
     """
 
     target: float = 0.8

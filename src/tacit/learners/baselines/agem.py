@@ -29,6 +29,9 @@ class AGEM(Learner):
     Reference: Chaudhry et al. 2019, A-GEM.
     Claim: none.
     Certified: no finite epsilon.
+    Sharp edges: it reads records raw, so it runs only on data that is declared public, or where the policy allows
+    it. Projection in every step (`project="always"`), as the papers on DP print it, loses what helps both tasks and
+    forgets far more.
     """
 
     lr: Each[float] = 0.1

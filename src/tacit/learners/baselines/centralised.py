@@ -31,6 +31,8 @@ class Centralised(Learner):
     Reference: centralised training, as in Lai et al. 2022, Table 4.
     Claim: none.
     Certified: no finite epsilon.
+    Sharp edges: it reads records raw, so it runs only on data that is declared public, or where the policy allows
+    it. The records of all tasks are kept, and every task trains from the start.
     """
 
     scope: Literal["all", "task"] = "all"

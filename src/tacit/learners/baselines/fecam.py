@@ -32,6 +32,8 @@ class FeCAM(Learner):
     Reference: Goswami et al. 2023, FeCAM, on L2-normalised features.
     Claim: none.
     Certified: no finite epsilon.
+    Sharp edges: it reads records raw, so it runs only on data that is declared public, or where the policy allows
+    it. A covariance for each label needs many records of it; `covariance="shared"` has one for all.
     """
 
     has_network: ClassVar[bool] = False

@@ -24,6 +24,8 @@ class Joint(GradientLearner):
     Reference: Abadi et al. 2016, on all tasks at once.
     Claim: none.
     Certified: each record loses what one Poisson-sampled plan costs, once.
+    Sharp edges: it waits for the last planned task and keeps all records until then; its earlier releases are
+    initial weights, which predict nothing.
     """
 
     sequential: ClassVar[bool] = False

@@ -16,6 +16,7 @@ class NaiveDPSGD(GradientLearner):
     Claim: none over tasks.
     Certified: each task's records lose what their own plan costs (Poisson-sampled Gaussian), and nothing later; over
     tasks by the declared number of tasks per unit.
+    Sharp edges: nothing keeps what earlier tasks taught, so it forgets nearly all of it where tasks conflict.
     """
 
     reference: ClassVar[str] = "Abadi et al. 2016, task after task"

@@ -33,6 +33,8 @@ class RanPAC(Learner):
     Reference: McDonnell et al. 2023, RanPAC, without its fine-tuning on the first task.
     Claim: none.
     Certified: no finite epsilon.
+    Sharp edges: it reads records raw, so it runs only on data that is declared public, or where the policy allows
+    it. Memory grows with the square of `width`.
     """
 
     has_network: ClassVar[bool] = False

@@ -28,6 +28,9 @@ class CosineClassifier(Prototypes):
     Claim: Theorems 4.4 and 4.5.
     Certified: one unit changes the sums of its task by at most 1 in L2 norm (a person's records are scaled together),
     so its privacy cost is one Gaussian release per task, composed over the declared number of tasks per unit.
+    Sharp edges: a label is one direction: features with a large common mean, or with loud directions that say
+    little, are told apart poorly (`MomentsClassifier` corrects both). Every label gets the same noise, so labels
+    with few records drown in it at small ε. Features come from a frozen public backbone.
     """
 
     reference: ClassVar[str] = "Tobaben et al. 2025, Algorithm 1"

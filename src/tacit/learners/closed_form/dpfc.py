@@ -45,6 +45,8 @@ class DPFC(Prototypes):
     Claim: none.
     Certified: a record's privacy cost is that of its own task's sums, second moment and full-batch gradients together,
     once.
+    Sharp edges: a gradient says nothing about labels of later tasks, so borders to these are corrected on one side
+    only, and joint training stays ahead. Each step reads the whole task.
     """
 
     gradient_share: float = 0.15

@@ -49,6 +49,9 @@ class LifelongDP(Learner):
     Claim: none of the papers' (their formula is about another mechanism).
     Certified: a record's privacy cost is one Gaussian release of its own task's coefficients, once; it also holds
     against an observer of all stored state.
+    Sharp edges: features are frozen and the classifier is linear in them: on a pretrained backbone
+    `MomentsClassifier` is better, and `RoutedExperts` where there is time to train. Noise is added once per task,
+    so many small tasks are learned less well than a large one, and a task without records still releases noise.
     """
 
     has_network: ClassVar[bool] = False

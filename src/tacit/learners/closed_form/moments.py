@@ -38,6 +38,9 @@ class MomentsClassifier(Prototypes):
     Claim: none.
     Certified: a record's privacy cost is that of the two Gaussian releases of its own task, once. For a unit with
     records in several tasks, the correlated series is accounted for all of them together.
+    Sharp edges: it is linear in frozen features, and as good as these: weak on raw pixels. Every label of the
+    stream gets the same noise, so labels with few records drown in it at small ε. Features with a large common
+    mean, as after a ReLU, gain from `centre=0.05`. The second moment is a matrix of the features' width squared.
     """
 
     moment_share: float | None = None

@@ -50,6 +50,9 @@ class PEFTEnsemble(PerTaskModels, TaskWise):
     Claim: Theorems 4.4 and 4.5.
     Certified: the privacy cost of each task's records is that of their own DP-SGD plan (rate and steps are fixed by
     public sizes), once; composed over the declared number of tasks per unit. Hyperparameter tuning is not included.
+    Sharp edges: each task adds a model. Models that never met each other's labels are compared by their logits, so
+    tasks of very different sizes cost accuracy where the task is hidden. A batch larger than a task reads it whole
+    in every step. Adapters of a backbone need a GPU.
     """
 
     network: Network = head_or_adapter

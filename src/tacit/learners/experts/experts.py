@@ -42,6 +42,9 @@ class RoutedExperts(PerTaskModels):
     Reference: tacit.
     Claim: none.
     Certified: a record's privacy cost is that of its task's expert and sum together, once; later tasks do not read it.
+    Sharp edges: the model grows with each task (`rank` makes later experts small, `most` merges them at a cost).
+    The router knows tasks by the mean of their inputs: where these are alike, experts are mixed, and
+    `router="prototypes"` or a task that is given at test helps.
     """
 
     steps: Each[int] | None = 200

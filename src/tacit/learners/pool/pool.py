@@ -43,6 +43,8 @@ class Pool(ProjectionSettings, TakingTurns):
     network is not a new budget. Budgets belong to records, and a remembered record is read by every later network.
     Certified: a record is charged for every read, whichever network reads. In a task with two networks it is trained on
     twice, and the noise is calibrated for both.
+    Sharp edges: a new network is no new budget: remembered records pay for every network that reads them. At the
+    paper's batch of 10 gradients drown in noise; take 1,000 or more.
     """
 
     fine_tune: Literal["public", "charged"] | None = None

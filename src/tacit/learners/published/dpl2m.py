@@ -20,6 +20,8 @@ class DPL2M(Functional):
     Reference: Phan et al. 2019, DPL2M.
     Claim: ε₁ + ε₁/γ + ε₂ for ever.
     Certified: no finite epsilon; `tacit audit lifelong-reconstruction` shows why.
+    Sharp edges: records and labels are reconstructed from what it releases, so it runs only on public data, or
+    where the policy allows it. Its ε is the paper's claim, nothing else.
     """
 
     counts_input: ClassVar[bool] = False

@@ -18,6 +18,9 @@ class L2DPML(Functional):
     Reference: Lai et al. 2022, L2DP-ML.
     Claim: ε₁ + ε₁/γ_x + ε₁/γ + ε₂ for ever (Theorem 2).
     Certified: no finite epsilon; `tacit audit lifelong-reconstruction` shows why.
+    Sharp edges: records and labels are reconstructed from what it releases, so it runs only on public data, or
+    where the policy allows it. Its ε is the paper's claim. It learns a first task, and loses it over many later
+    ones.
     """
 
     counts_input: ClassVar[bool] = True

@@ -37,6 +37,8 @@ class PublishedDPCL(AGEM):
     Reference: Desai et al. 2021, Table 1 and the code published with it.
     Claim (Lemma 2): ε_i + ε'_i for every T, by the moments accountant with noise multiplier σ.
     Certified: no finite epsilon; `tacit audit batch-clipping` shows why. `DPCL` is certified.
+    Sharp edges: it reads records raw, so it runs only on data that is declared public, or where the policy allows
+    it. One step already shows more about a record than the paper claims for a task.
     """
 
     batch: int = 100

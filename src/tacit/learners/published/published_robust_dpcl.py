@@ -60,6 +60,8 @@ class PublishedRobustDPCL(AGEM, TakingTurns):
     Reference: Hassanpour et al. 2022, Algorithms 1 and 2 as printed.
     Claim: each network's and each record's own budget stays below a global one, so that the bound holds for ever.
     Certified: no finite epsilon; `tacit audit batch-clipping` and `tacit audit replacement-cascade` show why.
+    Sharp edges: it reads records raw, so it runs only on data that is declared public, or where the policy allows
+    it. One record more at the start changes which others are remembered for ever.
     """
 
     memory_batch: int = 10

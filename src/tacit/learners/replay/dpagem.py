@@ -21,6 +21,8 @@ class DPAGEM(ProjectedReplay):
     Claim (Lemma 1): ε_i + (T − i) ε'_i, with one δ (the sum of the δ would be right).
     Certified, for two observers: with visible="average" only g_ref is released, one sum over all blocks with noise
     multiplier σ√(T−1); with visible="each" every g_ref^i is released and billed with noise σ.
+    Sharp edges: a remembered record is read in every step of every later task, so its loss grows with their number;
+    `DPCL` and `DPER` use a memory at a smaller price. It forgets as `DPCL` does.
     """
 
     visible: Literal["average", "each"] = "average"

@@ -236,6 +236,9 @@ class DPCL(ProjectedReplay):
     Certified: memory="union" samples every stored record independently at rate q/(T−1), so its privacy loss is bounded
     for any number of tasks. memory="block" (the paper's) reads one block a step, drawn by public coins before the task,
     and the reads that they show are billed exactly.
+    Sharp edges: one projection protects the mean of all earlier tasks to first order only, so it forgets far more
+    than one model per task does, and less noise hardly helps. The units of the memory are not trained on in their
+    own task. Batches of the paper's size drown in noise; take thousands of records.
     """
 
     memory: Literal["union", "block"] = "union"

@@ -27,6 +27,8 @@ class DPER(GradientLearner):
     Claim: none.
     Certified: a record loses the larger of its training plan and all planned reads of its memory block, each a
     Poisson-sampled Gaussian at its own rate.
+    Sharp edges: a unit is trained on or remembered, never both, so small tasks lose training records to the memory.
+    How often the memory is read is planned for all later tasks, so the number of tasks is needed in advance.
     """
 
     memory_share: float = 0.5

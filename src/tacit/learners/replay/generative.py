@@ -71,6 +71,8 @@ class DPGenerativeReplay(GradientLearner):
     Reference: Farquhar and Gal 2019, DP generative replay.
     Claim: none.
     Certified: each record's privacy cost is that of the DP-SGD plan of its own task's generator, once.
+    Sharp edges: the classifier is as good as what small auto-encoders draw, which suits digits and tables, not
+    photographs. Each task adds a decoder, and the classifier is trained again on records of all tasks.
     """
 
     steps: Each[int] | None = 200

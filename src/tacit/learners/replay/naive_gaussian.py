@@ -36,6 +36,8 @@ class NaiveGaussian(ProjectedReplay):
     and Theorem 1, their sum, which is at most ε.
     Certified: what the ledger was charged for a record. It is far less than the claim: a record is trained on or
     remembered, never both, and a task's training reads no records of other tasks.
+    Sharp edges: ε is divided among the tasks by the papers' accountant, so with many of them noise is large or
+    steps are few: it hardly learns. `DPCL` does the same step at what a record really loses.
     """
 
     steps: Each[int] | None = None

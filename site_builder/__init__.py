@@ -1,0 +1,1 @@
+"""What MkDocs needs to make the documentation site of this repository (`make docs`)."""
