@@ -314,3 +314,32 @@ def test_weaker_events_of_tasks_that_are_compared_by_no_name_are_refused(ledger:
     with pytest.raises(CertificateError, match="leaves out events"):
         all_alone = [several | {"task": f"x{number}", "events": weak} for number in range(34)]
         ledger_check.check(changed(forged, tasks=all_alone, alike=[], other_blocks=None), ledger)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        {"orders": [2.0, 3.0], "limits": [0.1]},
+        {"orders": [0.5], "limits": [0.1]},
+        {"orders": [2.0], "limits": [-0.1]},
+        {"orders": [2.0], "limits": [0.1], "additive_delta": -1.0},
+    ],
+)
+def test_a_curve_that_is_none_bounds_nothing(vault: Vault, admit: Admit, curve: dict[str, Any]) -> None:
+    block = admit(np.ones((9, 2)), np.zeros(9), budget=BUDGET, open=True)
+    vault.sums(block, SumPlan(noise=20.0))
+    forged = changed(issue(vault.ledger, block, method="sums"), other_blocks={"filters": [curve]})
+    assert bounds(forged).methods == (PAIR,) and str(forged)
+    with pytest.raises(CertificateError, match=r"no valid orders|does not give"):
+        reprice(forged)
+
+
+def test_damaged_events_and_pairs_are_no_error_where_a_certificate_is_shown(vault: Vault, admit: Admit) -> None:
+    block = admit(np.ones((9, 2)), np.zeros(9), budget=BUDGET)
+    vault.sums(block, SumPlan(noise=4.0))
+    certificate = issue(vault.ledger, block, method="sums")
+    (task,) = certificate.model_dump(mode="json")["claims"]["certified"]["tasks"]
+    damaged = changed(certificate, tasks=[task | {"events": [{"noise": 4.0}]}])
+    assert bounds(damaged).methods == (PAIR,) and str(damaged)
+    for wrong in (float("nan"), -1.0):
+        assert attack_bounds(changed(certificate, epsilon=wrong)) is None
