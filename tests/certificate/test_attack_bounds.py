@@ -138,6 +138,8 @@ def test_an_open_block_is_bounded_by_its_filter(vault: Vault, admit: Admit) -> N
     others = certificate.claims.certified.other_blocks
     assert others is not None
     (limits,) = others.filters
+    other_machine = limits.model_dump(mode="json") | {"limits": [one * (1 - 1e-14) for one in limits.limits]}
+    ledger_check.check(changed(certificate, other_blocks={"filters": [other_machine]}), vault.ledger)
     smaller = limits.model_dump(mode="json") | {"limits": [one / 2 for one in limits.limits]}
     with pytest.raises(CertificateError, match="of other blocks are not the same"):
         ledger_check.check(changed(certificate, other_blocks={"filters": [smaller]}), vault.ledger)

@@ -74,7 +74,9 @@ def _alone(certificate: Contents) -> str:
     if total is None or not any(other.added for other in total.streams):
         return ""
     kind = certificate.unit.kind
-    return f", for what this stream released alone: other streams of the ledger may have the same {kind}s, and add to it"
+    return (
+        f", for what this stream released alone: other streams of the ledger may have the same {kind}s, and add to it"
+    )
 
 
 def _gaussian(bounds: AttackBounds) -> tuple[str, str]:

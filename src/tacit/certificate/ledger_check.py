@@ -20,10 +20,12 @@ from tacit.certificate.certificate import Certificate
 from tacit.certificate.composition import certified as composed
 from tacit.certificate.issuance import void_reason
 from tacit.certificate.repricing import at_least
-from tacit.certificate.sections import Certified, TaskBound
+from tacit.certificate.sections import Certified, OtherBlocks, TaskBound
 from tacit.errors import CertificateError
 from tacit.privacy.ledger import Head, Ledger, StreamSummary
 from tacit.privacy.ledger.limits.policy import Policy
+
+_LAST_DIGITS = 1 - 1e-9
 
 
 def check(certificate: Certificate, ledger: Ledger) -> None:
@@ -147,7 +149,7 @@ def _check_other_blocks(stated: Certified, want: Certified) -> None:
     others = stated.other_blocks
     if others is None and (stated.alike or any(task.part != "all" for task in stated.tasks)):
         return  # then the certified pair alone bounds attackers
-    if others is not None and others != want.other_blocks:
+    if others is not None and not (want.other_blocks and _same_others(others, want.other_blocks)):
         raise CertificateError(
             "the event lists and filters of other blocks are not the same in the certificate and in its ledger; do not "
             "rely on it"
@@ -156,6 +158,22 @@ def _check_other_blocks(stated: Certified, want: Certified) -> None:
         raise CertificateError(
             "the certificate leaves out events that its ledger has of some task or other blocks; do not rely on it"
         )
+
+
+def _same_others(stated: OtherBlocks, want: OtherBlocks) -> bool:
+    """Whether the lists are equal, and no limit is smaller by more than the last digits of another machine."""
+    pairs = list(zip(stated.filters, want.filters, strict=False))
+    return (
+        stated.lists == want.lists
+        and len(stated.filters) == len(want.filters)
+        and all(one.valid and one.orders == other.orders for one, other in pairs)
+        and all(one.additive_delta >= other.additive_delta * _LAST_DIGITS for one, other in pairs)
+        and all(
+            mine >= limit * _LAST_DIGITS
+            for one, other in pairs
+            for mine, limit in zip(one.limits, other.limits, strict=True)
+        )
+    )
 
 
 def _event_lists(certified: Certified) -> set[str]:
