@@ -20,6 +20,7 @@ from tacit.certificate.signing import verify_own
 from tacit.errors import CertificateError
 from tacit.privacy.accounting import events, tradeoff
 from tacit.privacy.accounting.budget import Adjacency
+from tacit.privacy.accounting.filters import RenyiFilter
 from tacit.privacy.accounting.tradeoff import PAIR, PLD, RENYI
 from tacit.privacy.ledger import LedgerView, StreamTerms
 from tacit.privacy.ledger.limits.policy import Policy
@@ -137,6 +138,8 @@ def test_an_open_block_is_bounded_by_its_filter(vault: Vault, admit: Admit) -> N
     others = certificate.claims.certified.other_blocks
     assert others is not None
     (limits,) = others.filters
+    other_machine = limits.model_dump(mode="json") | {"limits": [one * (1 - 1e-14) for one in limits.limits]}
+    ledger_check.check(changed(certificate, other_blocks={"filters": [other_machine]}), vault.ledger)
     smaller = limits.model_dump(mode="json") | {"limits": [one / 2 for one in limits.limits]}
     with pytest.raises(CertificateError, match="of other blocks are not the same"):
         ledger_check.check(changed(certificate, other_blocks={"filters": [smaller]}), vault.ledger)
@@ -273,3 +276,72 @@ def test_a_smaller_curve_over_several_tasks_is_refused(ledger: Ledger) -> None:
     smaller = limits.model_dump(mode="json") | {"limits": [one / 2 for one in limits.limits]}
     with pytest.raises(CertificateError, match="does not give the ε that is stated"):
         reprice(changed(certificate, other_blocks={"filters": [smaller]}))
+
+
+def test_equal_filters_count_with_their_own_shape(ledger: Ledger) -> None:
+    """Filters made for sampled reads admit more at high orders than a Gaussian's of the same ε, which groups show."""
+    budget = Budget(epsilon=8.0, delta=1e-5)
+    like = events.repeat(events.poisson_gaussian(0.05, 0.8), 200)
+    stream = ledger.stream(StreamTerms(name="s", budget=budget, tasks_per_unit=2, fixed_schedule=False))
+    for number in range(2):
+        block = ledger.block(stream, f"t{number}", size=10, mode="open", like=like)
+        ledger.bill([(block.id, events.poisson_gaussian(0.05, 0.8))], pin=f"{number}", plan={}, **WORK)
+    certificate = Certificate.model_validate_json(issue(ledger, stream, method="m").to_json())
+    ledger_check.check(certificate, ledger)
+    reprice(certificate)
+    share = RenyiFilter.for_budget(budget, like=like).share(2)
+    whole = tradeoff.of_curve([2 * limit for limit in share.limits], share.orders)
+    allowed = tradeoff.within(whole, budget.epsilon, budget.delta)
+    three = next(group for group in bounds(certificate).groups if group.units == 3)
+    least = tradeoff.group_epsilon([allowed], budget.delta, 3)
+    assert three.epsilon is not None and least <= three.epsilon < 1.001 * least
+
+
+def test_weaker_events_of_tasks_that_are_compared_by_no_name_are_refused(ledger: Ledger) -> None:
+    """A long stream lists few of its tasks, so a certificate might name others, with weaker events."""
+    stream = stream_of(ledger, [[events.gaussian(3.0)]] * 34)
+    certificate = issue(ledger, stream, method="m")
+    ledger_check.check(certificate, ledger)
+    certified = certificate.model_dump(mode="json")["claims"]["certified"]
+    weak = [json.loads(events.to_json(events.gaussian(30.0)))]
+    tasks = [task | {"task": f"x{task['task']}", "events": weak} for task in certified["tasks"]]
+    alike = [group | {"events": weak} for group in certified["alike"]]
+    assert tasks and alike
+    forged = changed(certificate, tasks=tasks, alike=alike).model_copy(update={"mechanisms": ()})
+    reprice(forged)
+    assert bounds(forged).one.advantage < bounds(certificate).one.advantage / 5
+    with pytest.raises(CertificateError, match="leaves out events"):
+        ledger_check.check(forged, ledger)
+    several = certified["tasks"][0] | {"task": "x"}
+    with pytest.raises(CertificateError, match="leaves out events"):
+        all_alone = [several | {"task": f"x{number}", "events": weak} for number in range(34)]
+        ledger_check.check(changed(forged, tasks=all_alone, alike=[], other_blocks=None), ledger)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        {"orders": [2.0, 3.0], "limits": [0.1]},
+        {"orders": [0.5], "limits": [0.1]},
+        {"orders": [2.0], "limits": [-0.1]},
+        {"orders": [2.0], "limits": [0.1], "additive_delta": -1.0},
+    ],
+)
+def test_a_curve_that_is_none_bounds_nothing(vault: Vault, admit: Admit, curve: dict[str, Any]) -> None:
+    block = admit(np.ones((9, 2)), np.zeros(9), budget=BUDGET, open=True)
+    vault.sums(block, SumPlan(noise=20.0))
+    forged = changed(issue(vault.ledger, block, method="sums"), other_blocks={"filters": [curve]})
+    assert bounds(forged).methods == (PAIR,) and str(forged)
+    with pytest.raises(CertificateError, match=r"no valid orders|does not give"):
+        reprice(forged)
+
+
+def test_damaged_events_and_pairs_are_no_error_where_a_certificate_is_shown(vault: Vault, admit: Admit) -> None:
+    block = admit(np.ones((9, 2)), np.zeros(9), budget=BUDGET)
+    vault.sums(block, SumPlan(noise=4.0))
+    certificate = issue(vault.ledger, block, method="sums")
+    (task,) = certificate.model_dump(mode="json")["claims"]["certified"]["tasks"]
+    damaged = changed(certificate, tasks=[task | {"events": [{"noise": 4.0}]}])
+    assert bounds(damaged).methods == (PAIR,) and str(damaged)
+    for wrong in (float("nan"), -1.0):
+        assert attack_bounds(changed(certificate, epsilon=wrong)) is None

@@ -126,6 +126,10 @@ def test_a_release_without_a_form_reads_arrays(visits: Path, new: Path, tmp_path
         ({"columns": 1}, "is damaged; restore its files"),
         ({"range": [1, 0]}, "is damaged; restore its files"),
         ({"kind": "voices"}, "is damaged; restore its files"),
+        ({"range": None}, "is damaged; restore its files"),
+        ({"delimiter": ",,"}, "is damaged; restore its files"),
+        ({"shape": [10**9, 10**9]}, "is damaged; restore its files"),
+        ({"task": ["x"]}, "is damaged; restore its files"),
     ],
 )
 def test_a_damaged_form(visits: Path, tmp_path: Path, change: dict[str, object], words: str) -> None:

@@ -23,7 +23,8 @@ from typing import Any
 from dp_accounting.dp_event import DpEvent
 
 from tacit.certificate.composition import whole
-from tacit.certificate.sections import Contents
+from tacit.certificate.sections import Contents, RenyiLimits
+from tacit.errors import TacitError
 from tacit.privacy.accounting import events, tradeoff
 from tacit.privacy.accounting.budget import Adjacency
 from tacit.privacy.accounting.calibrate import MOST_CHOICES
@@ -88,10 +89,11 @@ def attack_bounds(certificate: Contents) -> AttackBounds | None:
         certificate: The certificate.
 
     Returns:
-        The bounds; None if no finite ε is certified, so that nothing is guaranteed.
+        The bounds; None if no finite ε is certified, so that nothing is guaranteed. Of events or curves that are none,
+        as in a damaged certificate, nothing is computed: the certified (ε, δ) alone bounds attackers then.
     """
     certified = certificate.claims.certified
-    if certified.epsilon is None:
+    if certified.epsilon is None or not (0 <= certified.epsilon < math.inf and 0 <= certified.delta <= 1):
         return None
     certain = certified.model_dump_json(include={"epsilon", "delta", "tasks", "alike", "other_blocks"})
     rule = next((one.rule for one in certified.over_tasks if one.applies), "")
@@ -104,7 +106,11 @@ def attack_bounds(certificate: Contents) -> AttackBounds | None:
 def _computed(certain: str, adjacency: Adjacency, tasks: int, rule: str) -> AttackBounds:
     stated = json.loads(certain)
     epsilon, delta = stated["epsilon"], stated["delta"]
-    profiles = [tradeoff.within(one, epsilon, delta) for one in _profiles(stated, adjacency, tasks, rule)]
+    try:
+        found = _profiles(stated, adjacency, tasks, rule)
+    except (TacitError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        found = [tradeoff.of_pair(epsilon, delta)]
+    profiles = [tradeoff.within(one, epsilon, delta) for one in found]
     mu, mu_with_delta = tradeoff.gaussian_dp(profiles, 0.0), tradeoff.gaussian_dp(profiles, delta)
     return AttackBounds(
         delta=delta,
@@ -178,7 +184,10 @@ def _alone(task: Mapping[str, Any]) -> bool:
 
 
 def _filters(others: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    return [] if others is None else list(others["filters"])
+    found = [] if others is None else list(others["filters"])
+    if not all(RenyiLimits(**one).valid for one in found):
+        raise ValueError("the orders or limits are not those of a Rényi curve")
+    return found
 
 
 def _lists(others: Mapping[str, Any] | None) -> list[Events]:

@@ -64,7 +64,18 @@ def attack_words(certificate: Contents) -> AttackWords | None:
         mu=number,
         gaussian="no finite µ is known" if number[0] == "none" else f"at most µ = {number[0]}, {number[1]}",
         groups=tuple(_row(group) for group in bounds.groups),
-        computed="; ".join(_METHODS[method] for method in bounds.methods),
+        computed="; ".join(_METHODS[method] for method in bounds.methods) + _alone(certificate),
+    )
+
+
+def _alone(certificate: Contents) -> str:
+    """Says that the bounds do not count other streams that may have the same units, where there are any."""
+    total = certificate.same_units
+    if total is None or not any(other.added for other in total.streams):
+        return ""
+    kind = certificate.unit.kind
+    return (
+        f", for what this stream released alone: other streams of the ledger may have the same {kind}s, and add to it"
     )
 
 

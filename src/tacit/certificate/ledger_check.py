@@ -4,7 +4,8 @@ Formal guarantees. `check` returns only if:
 
 * the ledger's chain contains the head that the certificate names;
 * the log up to that head gives the same units, budget, policy, tasks, events and mechanisms;
-* no stated ε is smaller than what these events cost.
+* no stated ε is smaller than what these events cost;
+* the certificate has every event list and filter that its bounds on attackers are computed from.
 
 A certificate with a true head and a smaller ε fails, and so does one that omits events or tasks.
 """
@@ -19,10 +20,12 @@ from tacit.certificate.certificate import Certificate
 from tacit.certificate.composition import certified as composed
 from tacit.certificate.issuance import void_reason
 from tacit.certificate.repricing import at_least
-from tacit.certificate.sections import Certified, TaskBound
+from tacit.certificate.sections import Certified, OtherBlocks, TaskBound
 from tacit.errors import CertificateError
 from tacit.privacy.ledger import Head, Ledger, StreamSummary
 from tacit.privacy.ledger.limits.policy import Policy
+
+_LAST_DIGITS = 1 - 1e-9
 
 
 def check(certificate: Certificate, ledger: Ledger) -> None:
@@ -131,15 +134,53 @@ def _check_bounds(stated: Certified, want: Certified) -> None:
     for rule in stated.over_tasks:
         if rule.applies and (rule.rule not in applying or _loss(rule.epsilon) < stated.epsilon):
             raise CertificateError(f"the rule {rule.rule!r} does not give the certified ε; do not rely on it")
-    if stated.other_blocks is not None and stated.other_blocks != want.other_blocks:
-        raise CertificateError(
-            "the event lists and filters of other blocks are not the same in the certificate and in its ledger; do not "
-            "rely on it"
-        )
+    _check_other_blocks(stated, want)
     recorded = {delta: _loss(epsilon) for epsilon, delta in want.curve}
     for epsilon, delta in stated.curve:
         if epsilon is not None and delta in recorded:
             at_least(epsilon, recorded[delta], f"the certificate states ε = {epsilon:.4g} at δ = {delta:g}, but it is")
+
+
+def _check_other_blocks(stated: Certified, want: Certified) -> None:
+    """Compare all event lists and filters, which the bounds on attackers are computed from.
+
+    A task that is not in a long ledger's list, or is in a group, is not compared by itself, but its events are here.
+    """
+    others = stated.other_blocks
+    if others is None and (stated.alike or any(task.part != "all" for task in stated.tasks)):
+        return  # then the certified pair alone bounds attackers
+    if others is not None and not (want.other_blocks and _same_others(others, want.other_blocks)):
+        raise CertificateError(
+            "the event lists and filters of other blocks are not the same in the certificate and in its ledger; do not "
+            "rely on it"
+        )
+    if not _event_lists(want) <= _event_lists(stated):
+        raise CertificateError(
+            "the certificate leaves out events that its ledger has of some task or other blocks; do not rely on it"
+        )
+
+
+def _same_others(stated: OtherBlocks, want: OtherBlocks) -> bool:
+    """Whether the lists are equal, and no limit is smaller by more than the last digits of another machine."""
+    pairs = list(zip(stated.filters, want.filters, strict=False))
+    return (
+        stated.lists == want.lists
+        and len(stated.filters) == len(want.filters)
+        and all(one.valid and one.orders == other.orders for one, other in pairs)
+        and all(one.additive_delta >= other.additive_delta * _LAST_DIGITS for one, other in pairs)
+        and all(
+            mine >= limit * _LAST_DIGITS
+            for one, other in pairs
+            for mine, limit in zip(one.limits, other.limits, strict=True)
+        )
+    )
+
+
+def _event_lists(certified: Certified) -> set[str]:
+    """Every event list that a certificate shows, as text."""
+    shown = [bound.events for bound in certified.bounds if bound.mode == "committed" and bound.events]
+    others = certified.other_blocks.lists if certified.other_blocks else ()
+    return {json.dumps(events, sort_keys=True) for events in (*shown, *others)}
 
 
 def _loss(epsilon: float | None) -> float:

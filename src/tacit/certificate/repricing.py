@@ -80,7 +80,7 @@ def _check_other_blocks(certificate: Certificate, what: str) -> None:
         at_least(certified.epsilon or 0.0, cost, f"{what} another block costs")
     known = []
     for limits in others.filters:
-        if len(limits.orders) != len(limits.limits) or not all(order > 1 for order in limits.orders):
+        if not limits.valid:
             raise CertificateError("a Rényi curve of the certificate has no valid orders; do not rely on it")
         known.append(
             epsilon.rdp_to_epsilon(limits.limits, certified.delta - limits.additive_delta, limits.orders)

@@ -104,6 +104,12 @@ class RenyiLimits(Section):
     """The Rényi divergence at each order, at most."""
     additive_delta: float = 0.0
 
+    @property
+    def valid(self) -> bool:
+        """Whether these are the limits of a curve: anything else would give bounds that are none."""
+        points = len(self.orders) == len(self.limits) and self.additive_delta >= 0
+        return points and all(order > 1 for order in self.orders) and all(limit >= 0 for limit in self.limits)
+
 
 class OtherBlocks(Section):
     """What the blocks lose that `tasks` and `alike` do not show, because another part of their task loses more at δ.

@@ -72,8 +72,14 @@ class InputForm:
             self.kind in get_args(Kind)
             and self.decimal in get_args(Decimal)
             and self.encoding in get_args(Encoding)
-            and all(isinstance(side, int) and side > 0 for side in self.shape)
+            and all(type(side) is int and side > 0 for side in self.shape)
             and all(isinstance(name, str) for name in names)
+            and all(type(one.width) is int and one.width > 0 for one in self.columns)
+            and (self.kind != "table" or sum(_numbers(one) for one in self.columns) == math.prod(self.shape))
+            and self.range is not None
+            and isinstance(self.delimiter, str)
+            and len(self.delimiter) == 1
+            and (self.task is None or isinstance(self.task, str))
             and len(set(names)) == len(names)
             and all(isinstance(value, str | int) for one in self.columns for value in one.categories)
             and all(-math.inf < low < high < math.inf for low, high in pairs)
@@ -110,6 +116,11 @@ class InputForm:
             raise DataError(
                 "what the release says on reading records is damaged; restore its files from where they were published"
             ) from None
+
+
+def _numbers(column: InputColumn) -> int:
+    """How many numbers a cell of a column becomes."""
+    return len(column.categories) or column.width
 
 
 def _pair(value: Any) -> Pair | None:

@@ -150,6 +150,8 @@ def test_the_certificate_names_the_other_stream_whoever_is_in_it(tmp_path: Path,
         text = " ".join(str(second).split())
         assert "for one person over this stream and 'visits' (ε = 1, δ = 1e-05), which may contain the same" in text
         assert "if streams and plans were fixed in advance" in text
+        alone = "for what this stream released alone: other streams of the ledger may have the same persons"
+        assert alone in text and alone not in " ".join(str(first).split())
         assert "unit cap none: nothing limits the total over all streams of the ledger" in text
         second.save(tmp_path / "c.json")
         assert Certificate.load(tmp_path / "c.json") == second

@@ -129,9 +129,23 @@ def test_values_after_those_that_are_there_are_appended(tmp_path: Path) -> None:
     from tensorboard.compat.proto.summary_pb2 import Summary
 
     for last in (2, 2, 5):
-        EventFile(tmp_path).add([("a", step, Summary.Value(simple_value=step)) for step in range(last)], 1000)
+        EventFile(tmp_path, tmp_path).add([("a", step, Summary.Value(simple_value=step)) for step in range(last)], 1000)
     assert curve(tmp_path, "a") == [(step, float(step)) for step in range(5)]
     shutil.rmtree(tmp_path)
+
+
+@pytest.mark.parametrize("link", ["", "seed-0", "seed-0/events.out.tfevents.0000000001.tacit"])
+def test_no_link_of_a_run_leads_to_a_file_of_somebody_else(a_run: Path, tmp_path: Path, link: str) -> None:
+    others = tmp_path / "others"
+    others.mkdir()
+    file = others / "events.out.tfevents.0000000001.tacit"
+    file.write_text("what tacit did not write")
+    place = a_run / "tensorboard" / link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(file if link.endswith("tacit") else others)
+    with pytest.raises(ConfigError, match="remove the link"):
+        TensorBoard().send(a_run, final=False)
+    assert file.read_text() == "what tacit did not write" and list(others.iterdir()) == [file]
 
 
 def test_without_tensorboard_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, func, select
 
 from tacit.privacy.accounting.epsilon import ORDERS
-from tacit.privacy.accounting.filters import RenyiFilter
+from tacit.privacy.accounting.filters import UNITS, RenyiFilter
 from tacit.privacy.ledger import statement
 from tacit.privacy.ledger.limits import leaf_bounds
 from tacit.privacy.ledger.limits.leaf_bounds import LeafBound
@@ -61,11 +61,26 @@ def _several(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[
     if stream.tasks_per_unit == 1 or leaf_bounds.exposed(connection, stream.id):
         return None
     if not stream.fixed_schedule:  # then every unit has one filter over all its tasks
-        whole = RenyiFilter.for_budget(budget)
-        limits = dict(zip(whole.orders, whole.limits, strict=True))
+        limits = _equal_shares(connection, stream)
+        if limits is None:
+            whole = RenyiFilter.for_budget(budget)
+            limits = dict(zip(whole.orders, whole.limits, strict=True))
         return tuple(limits.get(order, math.inf) for order in ORDERS), 0.0
     curve, extra = leaf_bounds.largest_of_stream(connection, stream, budget.adjacency, prices, touched=True)
     return tuple(map(float, curve)), extra
+
+
+def _equal_shares(connection: Connection, stream: Row[Any]) -> dict[float, float] | None:
+    """The sum of the shares that a unit has in open blocks with one filter; None unless all blocks are such.
+
+    The gate checks these by their own limits, which have the shape of what the filter was made for, not of a Gaussian.
+    """
+    groups = leaf_bounds.root_groups(connection, stream.id, {}, touched=True)
+    bounds = {bound for group in groups for bound in group}
+    if len(bounds) != 1 or (limits := next(iter(bounds)).limits) is None:
+        return None
+    # Shares were rounded down; rounded up, their sum does not cost less than the certified ε.
+    return {ORDERS[place]: stream.tasks_per_unit * (limit + 1) / UNITS for place, limit in limits}
 
 
 def _groups(connection: Connection, stream: Row[Any], prices: Prices) -> tuple[TaskGroup, ...]:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tacit.errors import ConfigError
+
 _HEAD = struct.Struct("<QI")
 """The length of an event, and a checksum of the length; the event and its own checksum follow."""
 _TAIL = 4
@@ -21,14 +23,18 @@ class EventFile:
 
     Args:
         folder: The folder of a run, as TensorBoard shows it; it is made if it does not exist.
+        within: A folder that it is in, and that no link may lead out of.
 
     Raises:
+        ConfigError: A link leads elsewhere, so that a file of somebody else would be written.
         OSError: It cannot be read or written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, within: Path) -> None:
         self.path = folder / "events.out.tfevents.0000000001.tacit"
+        if self.path.is_symlink() or not folder.resolve().is_relative_to(within.resolve()):
+            raise ConfigError(f"{self.path} is a link or behind one, and is not written; remove the link")
+        folder.mkdir(parents=True, exist_ok=True)
         self._written: set[tuple[str, int]] = set()
         self._empty = True
         self._recover()

@@ -42,20 +42,22 @@ class TensorBoard:
             final: Whether to write figures too.
 
         Raises:
-            ConfigError: There is no run in the folder.
+            ConfigError: There is no run in the folder, or a link would lead out of it.
             OSError: A file cannot be written.
         """
         entries = tracked(Path(folder))
         if not entries:
             return
         root = entries[0].folder / FOLDER if self.where is None else self.where
+        within = entries[0].folder if self.where is None else self.where
         for entry in entries:
             if not entry.folder.is_relative_to(Path(folder).resolve()):
                 continue  # the sweep of the run that is sent
             now = (entry.tasks, entry.done)
             place = entry.place if self.where is not None else entry.place[1:]
             figures = final and self._drawn.get(entry.key) != now
-            EventFile(root.joinpath(*map(_plain, place))).add(_values(entry, final=figures), entry.moment)
+            file = EventFile(root.joinpath(*map(_plain, place)), within)
+            file.add(_values(entry, final=figures), entry.moment)
             if figures:
                 self._drawn[entry.key] = now
 
