@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -91,19 +92,24 @@ def test_plot(swept: Path) -> None:
     )
 
 
-def test_watching_ends_with_a_file(swept: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_watching_ends_with_a_file(ending: int, swept: Path, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     shutil.copytree(swept, folder / "tiny")
     (folder / "tiny" / "report.html").unlink(missing_ok=True)
     command = [sys.executable, "-m", "tacit", "report", "--watch", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        address = server.stdout.readline().removeprefix("open").strip()
-        with urlopen(address) as answer:
-            assert b"<h1>" in answer.read()
-        server.send_signal(signal.SIGINT)
-        printed = server.stdout.read()
-        assert server.wait() == 0
+    ignored = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)  # as a shell starts what runs in the background
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=ignored) as server:
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().removeprefix("open").strip()
+            with urlopen(address, timeout=60) as answer:
+                assert b"<h1>" in answer.read()
+            server.send_signal(ending)
+            printed, _ = server.communicate(timeout=60)
+        finally:
+            server.kill()
+    assert server.returncode == 0
     assert f"report  {folder / 'report.html'}" in printed and "<h1>" in (folder / "report.html").read_text()
     assert "data-live" not in (folder / "report.html").read_text()
 

@@ -92,6 +92,8 @@ def test_only_the_printed_address_of_this_machine_answers(a_run: Path) -> None:
         answer, body = get(live)
         assert answer.headers["Cache-Control"] == "no-store" and "Access-Control-Allow-Origin" not in answer.headers
         assert b"connect-src 'self'" in body
+        policy = body.split(b"Content-Security-Policy")[1].split(b">")[0]
+        assert b"script-src 'nonce-" in policy and b"script-src 'unsafe-inline'" not in policy
 
 
 def test_nothing_of_the_private_folder_is_read(a_run: Path) -> None:

@@ -64,6 +64,10 @@ def test_choices_stay_when_runs_go_on(trained: Path, tmp_path: Path) -> None:
             assert page.locator(f'figure[data-kind="accuracy"] {LINES}').count() == 3
             assert console == [] and all(url.startswith((live.address, "data:", "blob:")) for url in requests)
 
+            page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=window.hacked=1>')")
+            page.wait_for_timeout(200)
+            assert page.evaluate("window.hacked") is None  # what is inserted later runs no code
+
             live.stop()
             thread.join()
             page.locator("#live", has_text="The server has ended").wait_for()

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -61,6 +62,11 @@ def _watch(folders: list[Path], port: int) -> None:
     live = LiveReport(folders, port)
     out.print(f"open    {live.address}")
     out.print("        for this machine only; Ctrl-C ends it and writes the page to a file")
+    for ending in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # also where a script that started it in the background ignores Ctrl-C
+        signal.signal(ending, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         live.serve()
 

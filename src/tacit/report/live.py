@@ -141,6 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     state: _State
     token: str
+    timeout = 30
     server_version = "tacit"
     sys_version = ""
 

@@ -1,6 +1,7 @@
 """The page: one self-contained HTML file, from a Jinja template, with the charts' data and libraries inside."""
 
 import json
+import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -78,6 +79,7 @@ def page(found: Collection, *, live: str = "") -> str:
         "page.html.j2",
         **_content(found, drawn),
         live=live,
+        nonce=secrets.token_urlsafe(16) if live else "",  # what a server sends later runs no code
         version=__version__,
         style=Markup((ASSETS / "page.css").read_text(encoding="utf-8")),
         script=Markup((ASSETS / "page.js").read_text(encoding="utf-8")),
