@@ -1,14 +1,13 @@
 """A certificate in plain words: who is protected, from whom, how well, on what assumptions, and what is not counted."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context
 
 from tacit.certificate import Certificate
-from tacit.certificate.attack_text import attack_words, up
+from tacit.certificate.attack_text import attack_words
 from tacit.certificate.declared_fields import declared_rows
 from tacit.report.reading.run_data import RunData
+from tacit.words import probability_factor, upper_bound
 
 _NEIGHBOURS = {
     "add-or-remove": "The bound compares the data with and without the {kind}",
@@ -164,12 +163,10 @@ def strength(epsilon: float | None, delta: float, reason: str, kind: str) -> str
     """
     if epsilon is None:
         return f"Nothing is guaranteed: {reason}. Treat the models as if they contained the data."
-    factor = math.exp(min(epsilon, 700.0))
-    times = up(factor) if factor < 1e3 else f"{math.ceil(factor):,}" if factor < 1e6 else "more than a million"
-    bound = float(Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(epsilon)))
     return (
-        f"ε = {bound:g}, δ = {delta:g}. Whatever an attacker looks for, one {kind} changes its probability by at "
-        f"most a factor of {times}, up to an additional {delta:g}. The bound holds for {reason}."
+        f"ε = {upper_bound(epsilon)}, δ = {delta:g}. Whatever an attacker looks for, one {kind} changes its "
+        f"probability by at most a factor of {probability_factor(epsilon)}, up to an additional {delta:g}. "
+        f"The bound holds for {reason}."
     )
 
 

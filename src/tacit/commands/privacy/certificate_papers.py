@@ -13,6 +13,7 @@ from tacit.commands.options import Json
 from tacit.commands.privacy.certificate_commands import certificate
 from tacit.commands.release_folders import locate
 from tacit.errors import CertificateError
+from tacit.words import upper_bound
 
 __all__ = ["certificate"]
 
@@ -120,7 +121,7 @@ def diff(
 
 def _number_line(one: "NumberChange", width: int) -> str:
     def shown(value: float | None) -> str:
-        return "none" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+        return "none" if value is None else f"{value:,}" if isinstance(value, int) else upper_bound(value)
 
     if not one.changed:
         return f"{one.name:<{width}}  {shown(one.before)}"
