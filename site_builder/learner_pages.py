@@ -14,6 +14,8 @@ from site_builder.figures import Benchmark, epsilon_words, load, spread_words, t
 from site_builder.repository import ROOT
 
 PART = re.compile(r"^(Reference|Claim[^:\n]*|Certified[^:\n]*|Sharp edges):\s*", re.MULTILINE)
+VERBATIM = re.compile(r"tacit\.$|\w+=")
+"""What keeps its small letter at the beginning of a sentence: the name, and settings."""
 FAMILIES = {
     "experts": "One private model for each task",
     "closed_form": "Noisy sums: one pass, no training",
@@ -66,7 +68,7 @@ def words(learner: type) -> Words:
         if one[1] == "Sharp edges":
             name, more = "edges", ""
         said = f"{more.strip('(), ')}: {body}" if more else body
-        parts[name.lower().strip(",")] = said if said == "tacit." else said[0].upper() + said[1:]
+        parts[name.lower().strip(",")] = said if VERBATIM.match(said) else said[0].upper() + said[1:]
     missing = {"about", "reference", "claim", "certified", "edges"} - set(parts)
     if missing:
         raise ValueError(f"the docstring of {learner.__name__} has no part {', '.join(sorted(missing))}")

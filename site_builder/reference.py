@@ -84,9 +84,11 @@ def _docstring(module: Path) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text for a cell of a table; what looks like HTML is shown as text, outside code."""
-    parts = text.replace("|", r"\|").split("`")
-    return "`".join(part.replace("<", "&lt;") if number % 2 == 0 else part for number, part in enumerate(parts))
+    """Text for a cell of a table; outside code, bars and what looks like HTML are shown as text. In code they are."""
+    parts = text.split("`")
+    return "`".join(
+        part.replace("|", r"\|").replace("<", "&lt;") if number % 2 == 0 else part for number, part in enumerate(parts)
+    )
 
 
 def command_pages() -> dict[str, str]:
@@ -150,12 +152,12 @@ def _parameters(command: Any) -> list[str]:
         about = _cell(str(getattr(parameter, "help", "") or "")).replace("*", r"\*")
         default = parameter.default
         if parameter.param_type_name == "argument":
-            arguments.append(f"| `{_code(_value(parameter))}` | {about} |")
+            arguments.append(f"| `{_value(parameter)}` | {about} |")
             continue
         names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
-        value = "" if parameter.is_flag else f" `{_code(_value(parameter))}`"
+        value = "" if parameter.is_flag else f" `{_value(parameter)}`"
         if default not in (None, "", (), [], False) and not callable(default) and not parameter.is_flag:
-            about += f" Default: `{_code(str(getattr(default, 'value', default)))}`."
+            about += f" Default: `{getattr(default, 'value', default)}`."
         if parameter.envvar:
             about += f" Environment: `{parameter.envvar}`."
         options.append(f"| {names}{value} | {about} |")
@@ -177,7 +179,3 @@ def _value(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return str(parameter.name).upper()
     return {int: "N", float: "X", str: "TEXT"}.get(kind, str(getattr(kind, "__name__", "TEXT")).upper())
-
-
-def _code(text: str) -> str:
-    return text.replace("|", r"\|")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import tacit
-from tacit.words import close, install, nearest
+from tacit.words import close, install, nearest, probability_factor, upper_bound
 
 
 def test_the_nearest_names_or_all_of_them() -> None:
@@ -22,6 +22,18 @@ def test_extras_are_installed_from_the_folder_and_only_one_file_says_how() -> No
     assert install("vit") == "pip install '.[vit]' in tacit's folder"
     root = Path(tacit.__file__).parent
     assert not [path for path in root.rglob("*.py") if "tacit[" in path.read_text()]
+
+
+def test_bounds_are_rounded_up_and_round_numbers_stay() -> None:
+    assert [upper_bound(value) for value in (1.1, 0.3, 8.0001, 14.5641, 1e-5, 0)] == [
+        "1.1", "0.3", "8.001", "14.57", "1e-05", "0"
+    ]  # fmt: skip
+
+
+def test_the_factor_of_epsilon_is_rounded_up_and_written_out() -> None:
+    assert [probability_factor(value) for value in (0, 2, 3, 8, 100)] == [
+        "1", "7.39", "20.1", "2,981", "more than a million"
+    ]  # fmt: skip
 
 
 def test_they_have_one_home() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from decimal import ROUND_CEILING, Context
 from difflib import get_close_matches
 
 MOST_LISTED = 8
@@ -66,3 +67,16 @@ def rounded_up(value: float) -> str:
     """A positive number with four digits, rounded up, so that a noise copied from a message still fits."""
     digit = 10.0 ** (math.floor(math.log10(value)) - 3)
     return f"{math.ceil(value / digit) * digit:.6g}"
+
+
+def upper_bound(value: float) -> str:
+    """A number with four digits, rounded up unless its shortest decimal has no more."""
+    return f"{float(Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(value))):g}"
+
+
+def probability_factor(epsilon: float) -> str:
+    """The factor e^ε by which a probability changes at most, rounded up."""
+    factor = math.exp(min(epsilon, 700.0))
+    if factor < 1e3:
+        return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(factor))):g}"
+    return f"{math.ceil(factor):,}" if factor < 1e6 else "more than a million"

@@ -71,9 +71,9 @@ def test_no_document_of_numbers_that_do_not_follow(book: Path, tmp_path: Path) -
     body = json.loads((tmp_path / "c.json").read_text())
     body["claims"]["certified"]["epsilon"] = 0.01
     (tmp_path / "c.json").write_text(json.dumps(body))
-    for command in ("document", "registry"):
-        output = tacit("certificate", command, tmp_path / "c.json", "--out", tmp_path / "x.html", code=1).output
-        assert "do not rely on it" in output and not (tmp_path / "x.html").exists()
+    for command, name in (("document", "x.html"), ("registry", "x.yaml")):
+        output = tacit("certificate", command, tmp_path / "c.json", "--out", tmp_path / name, code=1).output
+        assert "do not rely on it" in output and not (tmp_path / name).exists()
 
 
 def test_a_certificate_of_an_earlier_version_is_filed_like_any_other(tmp_path: Path) -> None:
@@ -90,6 +90,13 @@ def test_the_registrys_entry_is_validated_and_named(book: Path, tmp_path: Path) 
     assert "draft, tier 1" in output and "declare them in [deployment]" in output
     entry = yaml.safe_load((tmp_path / "e.yaml").read_text())
     assert entry["deployment"]["basic"]["data_product_type"] == "Machine learning model"
+    wrong = tacit("certificate", "registry", tmp_path / "c.json", "--out", tmp_path / "e.pdf", code=1).output
+    assert "has no known suffix; use one of .yaml, .yml" in wrong and not (tmp_path / "e.pdf").exists()
+
+
+def test_the_help_names_the_table_of_the_policy() -> None:
+    for command in ("document", "registry"):
+        assert "`deployment`" in tacit("certificate", command, "--help").output
 
 
 def test_the_difference_of_two_certificates(book: Path, tmp_path: Path) -> None:

@@ -114,5 +114,10 @@ def test_watching_ends_with_a_file(ending: int, swept: Path, tmp_path: Path) -> 
     assert "data-live" not in (folder / "report.html").read_text()
 
 
+def test_a_page_is_html(swept: Path, tmp_path: Path) -> None:
+    said = tacit("report", swept, "--out", tmp_path / "page.pdf", code=1).stderr
+    assert "has no known suffix; use one of .html, .htm" in said and not (tmp_path / "page.pdf").exists()
+
+
 def test_a_port_is_for_watching(swept: Path) -> None:
     assert "--port 9 is for --watch; add --watch, or leave it out" in tacit("report", swept, "--port", 9, code=1).stderr

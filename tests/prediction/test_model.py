@@ -66,6 +66,9 @@ def test_files(visits: Path, new: Path, tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "out.parquet").column_names == ["patient", "prediction", "probability"]
     with pytest.raises(DataError, match=r"written to \.csv or \.parquet, not to 'out\.json'"):
         found.write(tmp_path / "out.json")
+    with pytest.raises(FileNotFoundError) as failed:
+        found.write(tmp_path / "nowhere" / "out.csv")
+    assert failed.value.filename == str(tmp_path / "nowhere" / "out.csv")
     assert not list(tmp_path.glob("*.new"))
 
 

@@ -10,7 +10,7 @@ import pytest
 from tacit import metrics
 from tacit.certificate import Audit
 from tacit.metrics import summarise
-from tacit.report.certificate_words import in_words
+from tacit.report.certificate_words import in_words, strength
 from tacit.report.paired_tests import best, comparable, paired_tests
 from tacit.report.reading.run_data import Collection, RunData
 from tacit.report.reading.run_folders import read_folders
@@ -97,8 +97,16 @@ def test_a_certificate_in_words(trained: Path) -> None:
     assert "at most a factor of 7.39" in facts["How well?"] and "not certified" in facts["What does the paper claim?"]
     assert ("checked", "batches are drawn by secret Poisson sampling at the charged rate") in private.assumptions
     assert "timing and memory side channels" in private.not_counted and private.audits == ()
-    assert "Nothing is guaranteed: raw records were released" in dict(open_one.facts)["How well?"]
+    nothing = dict(open_one.facts)
+    assert "Nothing is guaranteed: raw records were released" in nothing["How well?"]
+    assert nothing["Who is protected?"].startswith("Nobody") and "From whom?" not in nothing
     assert [state for state, _ in open_one.assumptions].count("violated") == 1
+
+
+def test_what_is_said_of_epsilon_is_an_upper_bound() -> None:
+    assert strength(1.1, 1e-5, "a record", "record").startswith("ε = 1.1, ")
+    said = strength(8.0001, 1e-5, "a record", "record")
+    assert said.startswith("ε = 8.001, ") and "at most a factor of 2,982," in said
 
 
 def test_audits_are_listed(trained: Path) -> None:

@@ -54,6 +54,10 @@ def test_what_is_not_private_is_said_so() -> None:
             assert '!!! success "Certified"' in page, name
 
 
+def test_a_setting_at_the_beginning_of_a_sentence_keeps_its_case() -> None:
+    assert 'memory="union" samples' in learner_pages.pages()["learners/DPCL.md"]
+
+
 def test_a_docstring_without_its_parts_is_refused() -> None:
     class Bare:
         """Only this."""
@@ -74,7 +78,7 @@ def test_every_command_has_its_options() -> None:
     pages = reference.command_pages()
     run = pages["commands/run.md"]
     assert "| `--epsilon` `X` |" in run and "```sh\ntacit run quickstart\n" in run
-    assert "`public-proxy\\|held-tasks\\|private`" in pages["commands/tune.md"]
+    assert "`public-proxy|held-tasks|private`" in pages["commands/tune.md"]
     assert "### `tacit ledger officers add`" in pages["commands/ledger.md"]
 
 

@@ -40,7 +40,7 @@ def predict(
     any_range: Annotated[
         bool, typer.Option("--any-range", help="Accept columns of which most values are outside the declared limits.")
     ] = False,
-    device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
 ) -> None:
     """Predict the labels of new records with a released model.
 

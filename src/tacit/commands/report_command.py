@@ -18,6 +18,7 @@ Folders = Annotated[
     typer.Argument(metavar="RUN…", help="Folders of runs, sweeps or endless streams, or of several of them."),
 ]
 Report = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html into the folder.")]
+SUFFIXES = (".html", ".htm")
 KINDS = "accuracy, forgetting, matrix, epsilon, budget, tradeoff or attacks"
 
 
@@ -48,6 +49,8 @@ def report(
     """
     from tacit.report import write_report
 
+    if file is not None and file.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"{str(file)!r} has no known suffix; use one of {', '.join(SUFFIXES)}")
     if watch:
         _watch(folders, port)
     elif port:

@@ -108,6 +108,8 @@ class Predictions:
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)
+        except OSError as error:
+            raise type(error)(error.errno, error.strerror, str(path)) from None  # not the name of the draft
         finally:
             draft.unlink(missing_ok=True)
 

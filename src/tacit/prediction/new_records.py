@@ -78,7 +78,7 @@ def read_rows(form: InputForm, source: Any, keep: tuple[str, ...] = (), *, any_r
         return _table(form, _plain(source), where, keep, any_range)
     if keep:
         raise DataError(f"{where} has no columns, so {keep[0]!r} cannot be kept; leave it out")
-    return Rows(x=_array(form, source, where))
+    return _array(form, source, where)
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _expect(form: InputForm, kind: str, where: str) -> None:
         raise DataError(f"{where} is {names[kind]}, and the model was trained on {trained[form.kind]}; give it those")
 
 
-def _array(form: InputForm, source: Any, where: str) -> Floats:
+def _array(form: InputForm, source: Any, where: str) -> Rows:
     """Records as an array, for models of arrays; those of images and tables read such records as prepared features."""
     if isinstance(source, bytes | dict | set) or source is None:
         raise DataError(f"an array, a data frame or a path was expected, got {type(source).__name__}")
@@ -195,7 +195,9 @@ def _array(form: InputForm, source: Any, where: str) -> Floats:
         )
     if form.kind == "table":
         raise DataError(f"{where} has no column names, and the model reads the columns {_names(form)}; give a table")
-    return cell_conversion.array_features(array, form)
+    missing = int(array.size - np.isfinite(array).sum())
+    notes = (f"{where}: {counted(missing, 'value')} not finite, read as missing",) if missing else ()
+    return Rows(x=cell_conversion.array_features(array, form), notes=notes)
 
 
 def _plain(source: Any) -> Any:
@@ -254,7 +256,7 @@ def _checked(cells: Any, column: InputColumn, form: InputForm, where: str, any_r
         raise DataError(f"{what} holds no number, and the model reads numbers; correct it")
     said = []
     if filled > known.sum():
-        said.append(f"{counted(int(filled - known.sum()), 'cell')} that are no number are read as missing")
+        said.append(f"{counted(int(filled - known.sum()), 'cell')} without a number, read as missing")
     if column.limits is not None and known.any():
         low, high = column.limits
         outside = float(np.mean((numbers[known] < low) | (numbers[known] > high)))

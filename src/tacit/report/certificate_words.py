@@ -1,6 +1,5 @@
 """A certificate in plain words: who is protected, from whom, how well, on what assumptions, and what is not counted."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,6 +7,7 @@ from tacit.certificate import Certificate
 from tacit.certificate.attack_text import attack_words
 from tacit.certificate.declared_fields import declared_rows
 from tacit.report.reading.run_data import RunData
+from tacit.words import probability_factor, upper_bound
 
 _NEIGHBOURS = {
     "add-or-remove": "The bound compares the data with and without the {kind}",
@@ -76,6 +76,8 @@ def protected(certificate: Certificate) -> str:
         Sentences.
     """
     unit, kind = certificate.unit, certificate.unit.kind
+    if certificate.claims.certified.epsilon is None:
+        return f"Nobody: no finite ε is certified for any {kind} of the stream {certificate.ledger.stream!r}."
     who = (
         f"Each {kind} of the stream {certificate.ledger.stream!r}, in at most {unit.max_tasks_per_unit} "
         f"task{'s' * (unit.max_tasks_per_unit != 1)} with at most {unit.max_records_per_unit_per_task} "
@@ -89,7 +91,7 @@ def _one(run: RunData, certificate: Certificate) -> CertificateWords:
     certified, kind = certificate.claims.certified, certificate.unit.kind
     facts = [
         ("Who is protected?", protected(certificate)),
-        ("From whom?", observer(certificate)),
+        ("From whom?", "" if certified.epsilon is None else observer(certificate)),
         ("How well?", strength(certified.epsilon, certified.delta, certified.reason, kind)),
         *_attacks(certificate),
         ("Over several tasks?", _tasks(certificate)),
@@ -142,7 +144,7 @@ def observer(certificate: Certificate) -> str:
     seen = {"all_steps": "every noisy value and every model version", "per_task": "the model after each task"}
     models = seen.get(certificate.observer.models, "the final model")
     secret = [] if certificate.observer.memory == "none" else [f"the stored records are {certificate.observer.memory}"]
-    secret += [] if certificate.observer.batch_membership == "none" else ["which records were in a batch is secret"]
+    secret += [] if certificate.observer.batch_membership == "none" else ["nobody learns which were in a batch"]
     also = f" It holds as long as {' and '.join(secret)}." if secret else ""
     return f"Anyone who sees {models}, even with full knowledge of all other records.{also}"
 
@@ -161,11 +163,10 @@ def strength(epsilon: float | None, delta: float, reason: str, kind: str) -> str
     """
     if epsilon is None:
         return f"Nothing is guaranteed: {reason}. Treat the models as if they contained the data."
-    factor = math.exp(min(epsilon, 700.0))
-    times = f"{factor:.3g}" if factor < 1e6 else "more than a million"
     return (
-        f"ε = {epsilon:.4g}, δ = {delta:g}. Whatever an attacker looks for, one {kind} changes its probability by at "
-        f"most a factor of {times}, up to an additional {delta:g}. The bound holds for {reason}."
+        f"ε = {upper_bound(epsilon)}, δ = {delta:g}. Whatever an attacker looks for, one {kind} changes its "
+        f"probability by at most a factor of {probability_factor(epsilon)}, up to an additional {delta:g}. "
+        f"The bound holds for {reason}."
     )
 
 

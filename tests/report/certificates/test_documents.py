@@ -97,6 +97,9 @@ def test_nothing_is_promised_where_nothing_is_certified(certificate: Certificate
     text = document_text(Certificate.model_validate(body | {"mode": "uncertified"}))
     assert not text.guaranteed and text.numbers == text.groups == ()
     assert text.verdict.startswith("Nothing is guaranteed: raw records were released")
+    facts = dict(text.facts)
+    assert facts["Who is protected"].startswith("Nobody") and "From whom" not in facts
+    assert not any("bound holds" in answer for answer in facts.values())
     assert len(PAGE.findall(pdf_document(text, issued="2026-01-01"))) == 1
 
 

@@ -196,6 +196,8 @@ def test_wrong_trackers_and_missing_packages_are_one_sentence(monkeypatch: pytes
 
     with pytest.raises(ConfigError, match="there is no tracker 'mlfow'; did you mean mlflow"):
         find_trackers(["mlfow"])
+    with pytest.raises(ConfigError, match="'tensorboard=' has no place after '='; give one, or 'tensorboard' alone"):
+        find_trackers(["tensorboard="])
     monkeypatch.setattr(mlflow_tracker, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"MLflow is not installed; pip install '\.\[mlflow\]'"):
         find_trackers(["mlflow=http://127.0.0.1:1"])

@@ -1,5 +1,6 @@
 """TensorBoard, read by its own reader: curves, figures and texts, each value of each step once."""
 
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,9 @@ def curve(folder: Path, tag: str) -> list[tuple[int, float]]:
 
 
 def test_curves_figures_and_texts(a_run: Path) -> None:
-    TensorBoard().send(a_run)
+    tracker = TensorBoard()
+    tracker.send(a_run)
+    assert tracker.describe() == f"tensorboard --logdir {shlex.quote(str((a_run / 'tensorboard').resolve()))}"
     above, *seeds = tracked(a_run)
     for folder, entry in [(a_run / "tensorboard", above), (a_run / "tensorboard" / "seed-1", seeds[1])]:
         found = read(folder)

@@ -13,6 +13,7 @@ from tacit.commands.options import Json
 from tacit.commands.privacy.certificate_commands import certificate
 from tacit.commands.release_folders import locate
 from tacit.errors import CertificateError
+from tacit.words import upper_bound
 
 __all__ = ["certificate"]
 
@@ -27,10 +28,11 @@ AnyCertificate = Annotated[
 Stated = Annotated[
     Path | None,
     typer.Option(
-        "--policy", help="A policy whose [deployment] replaces what the certificate has; no signature covers it."
+        "--policy", help="A policy whose table `deployment` replaces the certificate's; no signature covers it."
     ),
 ]
 SUFFIXES = (".html", ".pdf")
+ENTRY_SUFFIXES = (".yaml", ".yml")
 SHOWN = 400
 """The characters of a changed text that are printed."""
 
@@ -51,8 +53,7 @@ def document(
     """
     from tacit.report.certificates.document_text import document_text
 
-    if (suffix := file.suffix.lower()) not in SUFFIXES:
-        raise CertificateError(f"{str(file)!r} has no known suffix; use one of {', '.join(SUFFIXES)}")
+    suffix = _suffix(file, SUFFIXES)
     one = _priced(path)
     text = document_text(one, utility=_utility(path), later=_stated(policy), later_source=policy.name if policy else "")
     if suffix == ".pdf":
@@ -70,13 +71,15 @@ def document(
 def registry(
     path: AnyCertificate,
     file: Annotated[
-        Path | None, typer.Option("--out", help="The file. Default: a name that the registry takes.")
+        Path | None, typer.Option("--out", help="The file: .yaml or .yml. Default: a name that the registry takes.")
     ] = None,
     policy: Stated = None,
 ) -> None:
     """Write an entry for the OpenDP Deployments Registry (YAML), validated against the registry's schema."""
     from tacit.report.certificates.registry_entry import NOT_STATED, file_name, registry_entry, registry_yaml
 
+    if file is not None:
+        _suffix(file, ENTRY_SUFFIXES)
     entry = registry_entry(_priced(path), utility=_utility(path), later=_stated(policy))
     text, target = registry_yaml(entry), file or Path(file_name(entry))
     _write(target, text.encode())
@@ -118,7 +121,7 @@ def diff(
 
 def _number_line(one: "NumberChange", width: int) -> str:
     def shown(value: float | None) -> str:
-        return "none" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+        return "none" if value is None else f"{value:,}" if isinstance(value, int) else upper_bound(value)
 
     if not one.changed:
         return f"{one.name:<{width}}  {shown(one.before)}"
@@ -177,6 +180,12 @@ def _half_width(std: float, seeds: int) -> float:
     from scipy.stats import t
 
     return float(t.ppf(0.975, seeds - 1)) * std / math.sqrt(seeds)
+
+
+def _suffix(file: Path, known: tuple[str, ...]) -> str:
+    if (suffix := file.suffix.lower()) not in known:
+        raise CertificateError(f"{str(file)!r} has no known suffix; use one of {', '.join(known)}")
+    return suffix
 
 
 def _write(file: Path, content: bytes) -> None:

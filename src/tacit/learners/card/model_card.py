@@ -14,7 +14,7 @@ import yaml
 from tacit.certificate import Certificate
 from tacit.data.stream import StreamInfo, TaskInfo
 from tacit.learners.card import plain_markdown
-from tacit.words import accuracy_percent, counted
+from tacit.words import accuracy_percent, counted, probability_factor
 
 CARD = "README.md"
 MARK = "library_name: tacit"
@@ -171,10 +171,7 @@ def _share(accuracy: float) -> float:
 
 
 def _factor(epsilon: float | None) -> str:
-    if epsilon is None:
-        return ""
-    factor = math.exp(min(epsilon, 700.0))
-    return f"{factor:.3g}" if factor < 1e6 else "more than a million"
+    return "" if epsilon is None else probability_factor(epsilon)
 
 
 def _over_tasks(certificate: Certificate) -> list[tuple[str, float]]:

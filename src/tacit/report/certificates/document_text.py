@@ -162,8 +162,9 @@ def _headings(kind: str) -> tuple[str, ...]:
 
 def _facts(certificate: Certificate) -> list[tuple[str, str]]:
     rules = [rule for rule in certificate.claims.certified.over_tasks if rule.applies]
-    over = [f"The bound holds for {rule.holds_for} ({rule.rule} composition)." for rule in rules]
-    over += [certificate.claims.certified.reason] if not rules else []
+    guaranteed = certificate.claims.certified.epsilon is not None
+    over = [f"The bound holds for {rule.holds_for} ({rule.rule} composition)." for rule in rules if guaranteed]
+    over += [] if rules else [certificate.claims.certified.reason]
     total, kind = certificate.same_units, certificate.unit.kind
     added = [] if total is None else [other for other in total.streams if other.added]
     if total is not None and added:
@@ -171,12 +172,13 @@ def _facts(certificate: Certificate) -> list[tuple[str, str]]:
         over.append(f"Over this and {counted(len(added), 'other stream')} that may have the same {kind}s: {bound}.")
     exact = EXACT_ARITHMETIC if certificate.arithmetic == "exact" else REAL_ARITHMETIC
     chosen = f"Tuning: {certificate.tuning}. Arithmetic: {exact}."
-    return [
+    facts = [
         ("Who is protected", protected(certificate)),
-        ("From whom", observer(certificate)),
+        ("From whom", observer(certificate) if guaranteed else ""),
         ("Over time", " ".join(over)),
         ("How it was made", chosen),
     ]
+    return [(question, answer) for question, answer in facts if answer]
 
 
 def _public(certificate: Certificate) -> list[str]:

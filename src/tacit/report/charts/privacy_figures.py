@@ -55,7 +55,7 @@ def epsilon(runs: Sequence[RunData]) -> Figure | None:
     line = base.mark_line().encode(
         strokeDash=alt.StrokeDash("kind:N")
         .scale(domain=kinds, range=[dashes[kind] for kind in kinds])
-        .legend(symbolStrokeColor="gray", columns=2),
+        .legend(symbolStrokeColor="gray", columns=1, labelLimit=200),
     )
     points = base.mark_point(filled=True, size=46, opacity=1).encode(
         tooltip=["name:N", alt.Tooltip("kind:N", title="ε"), "tasks:Q", alt.Tooltip("epsilon:Q", format=".4g")]

@@ -20,12 +20,14 @@ def find_trackers(names: Sequence[str]) -> list[TensorBoard | MLflow]:
         The trackers; nothing is sent yet.
 
     Raises:
-        ConfigError: There is no such tracker, or its package is not installed.
+        ConfigError: There is no such tracker, its place is empty, or its package is not installed.
     """
     found = []
     for given in names:
-        name, _, where = given.partition("=")
+        name, stated, where = given.partition("=")
         if name not in TRACKERS:
             raise ConfigError(f"there is no tracker {name!r}; {nearest(name, TRACKERS)}")
+        if stated and not where:
+            raise ConfigError(f"{given!r} has no place after '='; give one, or {name!r} alone")
         found.append(TRACKERS[name](where or None))
     return found

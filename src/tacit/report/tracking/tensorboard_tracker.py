@@ -1,5 +1,6 @@
 """TensorBoard: curves, figures, the configuration and the certificate of runs, as event files in a folder."""
 
+import shlex
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +33,7 @@ class TensorBoard:
         if find_spec("tensorboard") is None:
             raise ConfigError(f"TensorBoard is not installed; {install('tensorboard')}")
         self.where = None if where is None else Path(where)
+        self._shown = self.where
         self._drawn: dict[str, tuple[int, bool]] = {}
 
     def send(self, folder: Path, *, final: bool = True) -> None:
@@ -50,6 +52,7 @@ class TensorBoard:
             return
         root = entries[0].folder / FOLDER if self.where is None else self.where
         within = entries[0].folder if self.where is None else self.where
+        self._shown = root
         for entry in entries:
             if not entry.folder.is_relative_to(Path(folder).resolve()):
                 continue  # the sweep of the run that is sent
@@ -65,9 +68,9 @@ class TensorBoard:
         """Where it is shown.
 
         Returns:
-            A command.
+            A command, for the folder that was written last.
         """
-        return "tensorboard --logdir FOLDER" if self.where is None else f"tensorboard --logdir {self.where}"
+        return f"tensorboard --logdir {'FOLDER' if self._shown is None else shlex.quote(str(self._shown))}"
 
 
 def _values(entry: TrackedRun, *, final: bool) -> Iterator[tuple[str, int, Any]]:
