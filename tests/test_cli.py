@@ -38,7 +38,7 @@ def test_every_group_and_command_has_help(name: str) -> None:
 
 
 def test_the_commands_without_a_group() -> None:
-    assert COMMANDS == ["run", "sweep", "report", "plot", "presets", "reproduce", "tune", "attack"]
+    assert COMMANDS == ["run", "sweep", "predict", "report", "plot", "track", "presets", "reproduce", "tune", "attack"]
     for name in COMMANDS:
         assert CliRunner().invoke(app, [name, "--help"]).exit_code == 0
 
