@@ -70,7 +70,7 @@ def _one(file: Path, cache: Path) -> Any:
         kernel = AsyncKernelManager(transport="ipc", ip=f"{place}/kernel", kernel_name="python3")  # no open port
         client = NotebookClient(notebook, km=kernel, timeout=SECONDS, resources={"metadata": {"path": str(folder)}})
         try:
-            client.execute(env=_environment(Path(place)))
+            client.execute(env=_environment(Path(place)), cleanup_kc=True)  # the kernel ends, too
         except (CellExecutionError, CellTimeoutError) as error:
             raise CellError(f"a cell of {file.name} failed: {error}") from error
     for cell, source in zip(notebook.cells, written, strict=True):

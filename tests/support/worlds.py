@@ -11,6 +11,7 @@ from contextlib import chdir, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import yaml
@@ -90,7 +91,9 @@ def copied(*names: str) -> Iterator[Path]:
 
 
 def tacit(words: Sequence[str]) -> Result:
-    return CliRunner().invoke(app, list(words), input="\n" * 20)
+    # `tacit report --watch` answers until Ctrl-C, which comes at once here.
+    with patch("tacit.report.live.LiveReport.serve", side_effect=KeyboardInterrupt):
+        return CliRunner().invoke(app, list(words), input="\n" * 20)
 
 
 def sound(words: Sequence[str], result: Result) -> None:

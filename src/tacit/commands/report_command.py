@@ -65,13 +65,15 @@ def _watch(folders: list[Path], port: int) -> None:
     live = LiveReport(folders, port)
     out.print(f"open    {live.address}")
     out.print("        for this machine only; Ctrl-C ends it and writes the page to a file")
-    for ending in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # also where a script that started it in the background ignores Ctrl-C
-        signal.signal(ending, signal.default_int_handler)
-    with suppress(KeyboardInterrupt):
-        live.serve()
+    # A script that starts it in the background has it ignore Ctrl-C, which is the way to end it.
+    endings = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(ending, signal.default_int_handler) for ending in endings]
+    try:
+        with suppress(KeyboardInterrupt):
+            live.serve()
+    finally:
+        for ending, handler in zip(endings, before, strict=True):
+            signal.signal(ending, handler)
 
 
 def plot(
