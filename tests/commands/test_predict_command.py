@@ -4,19 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from support.months import config_of, declare, grow
-from support.predicting import CATEGORIES, HEADER, NEW
+from support.predicting import HEADER, NEW, learned
 from support.shell import tacit
-from tacit.experiment.runs.runner import run
 
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("predict")
-    declared = declare(folder / "data", **CATEGORIES)
-    grow(declared, "2026-01", "2026-02", "2026-03")
-    run(config_of(declared, "NaiveDPSGD", seeds=[0], repeatable_noise=False), folder / "run", ledger=folder / "ledger")
-    return folder / "run"
+    return learned(tmp_path_factory.mktemp("predict"))
 
 
 @pytest.fixture
